@@ -1,0 +1,1 @@
+"""Reads AWS and compares it with the specification."""

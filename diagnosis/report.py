@@ -1,0 +1,197 @@
+"""The data that travels: what a node saw, and what it means.
+
+`NodeReport` is one node's row. It holds observations only; `judge` turns rows into a
+`Diagnosis`. In every field None means "not looked at" and is never read as "fine".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Dict, Optional, Tuple
+
+from cluster.ports import PortRange
+
+SCHEMA_VERSION = 1
+
+
+class Verdict(str, Enum):
+    """Any FAIL: FAIL. Else any UNKNOWN, or nothing but SKIPPED: UNKNOWN. Else PASS."""
+
+    PASS = "PASS"
+    FAIL = "FAIL"
+    UNKNOWN = "UNKNOWN"
+    SKIPPED = "SKIPPED"
+
+
+class ConnectOutcome(str, Enum):
+    """What became of one new TCP connection."""
+
+    CONNECTED = "CONNECTED"  # handshake and the whole payload echoed
+    SILENT = "SILENT"  # handshake, then no (or a wrong) echo
+    REFUSED = "REFUSED"  # ECONNREFUSED
+    TIMED_OUT = "TIMED_OUT"  # the kernel was still in SYN_SENT at the time-out
+    UNREACHABLE = "UNREACHABLE"  # EHOSTUNREACH, ENETUNREACH
+    RESET = "RESET"  # reset or closed after the handshake
+    LOCAL_ERROR = "LOCAL_ERROR"  # this host could not even try (EMFILE, EADDRNOTAVAIL)
+
+
+class PortKind(str, Enum):
+    MASTER = "MASTER"
+    EPHEMERAL = "EPHEMERAL"
+
+
+@dataclass(frozen=True)
+class Listener:
+    """A port on which this node's own listener was opened and proven over its own address."""
+
+    port: int
+    kind: PortKind
+    opened: bool
+    errno: Optional[int] = None
+    holder: Optional[str] = None  # who holds the port, where the host tells
+
+
+@dataclass(frozen=True)
+class PairProbe:
+    """One probe: a new connection from this node to one port of one peer."""
+
+    destination: str  # member_id of the peer
+    address: str
+    port: int
+    kind: PortKind
+    outcome: ConnectOutcome
+    errno: Optional[int] = None
+    attempts: int = 1
+    connect_s: Optional[float] = None
+    round_trip_s: Optional[float] = None  # echo of a small message, best of several
+    started_at: Optional[float] = None  # seconds since the epoch, this node's clock
+
+
+@dataclass(frozen=True)
+class HostFacts:
+    """Preflight: this host alone. None = could not be read."""
+
+    hostname: Optional[str] = None
+    hostname_addresses: Optional[Tuple[str, ...]] = None  # what the own name resolves to; () = nothing
+    hostname_error: Optional[str] = None  # gai error text when it did not resolve
+    interface: Optional[str] = None  # the one that holds the member address
+    interfaces: Optional[Dict[str, Tuple[str, ...]]] = None  # name -> addresses
+    mtu: Optional[int] = None
+    local_port_range: Optional[PortRange] = None
+    nofile_limit: Optional[int] = None
+    somaxconn: Optional[int] = None
+    firewall_rules: Optional[str] = None  # the host's own ruleset as text; "" = none
+    firewall_error: Optional[str] = None  # why it could not be read
+    environment: Dict[str, str] = field(default_factory=dict)  # the distributed variables that are set
+    versions: Dict[str, str] = field(default_factory=dict)  # python, kernel, os, torch when known
+    clock_offset_s: Optional[float] = None
+
+
+@dataclass(frozen=True)
+class CollectiveResult:
+    """One real all_reduce over Gloo, as this rank saw it."""
+
+    outcome: Verdict
+    world_size: int
+    bytes: int = 0
+    init_s: Optional[float] = None
+    time_s: Optional[float] = None  # median of the measured rounds
+    algbw_gbit_per_s: Optional[float] = None
+    busbw_gbit_per_s: Optional[float] = None
+    wrong_values: Optional[str] = None  # first value that is not the known answer
+    error: Optional[str] = None
+    torch_version: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class StepFailure:
+    """A step of the node's own start-up that failed before or beside the probe."""
+
+    step: str
+    exit_status: int
+    output: str  # last lines
+
+
+@dataclass(frozen=True)
+class NodeReport:
+    """One node's row.
+
+    member_id: unique and stable: the EC2 instance id, else "host:pid".
+    rank: claimed rank (torchrun, Slurm); None = to be given by sorted address.
+    world_size: claimed world size; None = the cluster's configuration decides.
+    members: member_id -> address as this node saw the cluster when it began to probe.
+    """
+
+    run: str
+    member_id: str
+    address: str
+    name: str
+    schema_version: int = SCHEMA_VERSION
+    rank: Optional[int] = None
+    world_size: Optional[int] = None
+    master_address: Optional[str] = None
+    master_port: Optional[int] = None
+    booted_at: Optional[float] = None
+    started_at: Optional[float] = None
+    finished_at: Optional[float] = None
+    members: Dict[str, str] = field(default_factory=dict)
+    host: Optional[HostFacts] = None
+    listeners: Optional[Tuple[Listener, ...]] = None
+    probes: Optional[Tuple[PairProbe, ...]] = None
+    collective: Optional[CollectiveResult] = None
+    failures: Tuple[StepFailure, ...] = ()
+    publish_errors: Tuple[str, ...] = ()
+    timings_s: Dict[str, float] = field(default_factory=dict)
+    peak_memory_bytes: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A named cause at its subject: `cluster`, `node:RANK` or `pair:SRC>DST`."""
+
+    id: str
+    subject: str
+    summary: str
+    evidence: Tuple[str, ...]
+    remediation: str
+    commands: Tuple[str, ...] = ()
+    at_s: Optional[float] = None  # seconds since the epoch of the earliest evidence
+
+
+@dataclass(frozen=True)
+class NodeVerdict:
+    rank: int
+    name: str
+    address: str
+    verdict: Verdict
+    member_id: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class PairVerdict:
+    """One ordered pair. outcomes: port -> ConnectOutcome value; None = not attempted."""
+
+    source: int
+    destination: int
+    outcomes: Dict[str, Optional[ConnectOutcome]]
+    round_trip_s: Optional[float] = None
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """The answer. `causes` is empty when undetermined; then `candidates` are in order."""
+
+    verdict: Verdict
+    causes: Tuple[Finding, ...] = ()
+    consequences: Tuple[Finding, ...] = ()
+    candidates: Tuple[Finding, ...] = ()
+    next_command: Optional[str] = None
+    unanswered: Tuple[str, ...] = ()  # planned questions without an answer
+    exposed: Tuple[str, ...] = ()
+    nodes: Tuple[NodeVerdict, ...] = ()
+    pairs: Tuple[PairVerdict, ...] = ()
+    collective: Optional[CollectiveResult] = None
+    timings_s: Dict[str, float] = field(default_factory=dict)
+    schema_version: int = SCHEMA_VERSION

@@ -1,0 +1,1 @@
+"""Runs on a node: discovery, preflight, mesh, collective, publishing, signalling."""

@@ -1,0 +1,1 @@
+"""Builds the cluster: CDK stacks, constructs and the synth-time guard."""
