@@ -27,7 +27,7 @@ class PortRange:
         return str(self.first) if self.first == self.last else f"{self.first}-{self.last}"
 
     @classmethod
-    def parse(cls, text: str) -> "PortRange":
+    def parse(cls, text: str) -> PortRange:
         """Read "29500" or "32768-60999".
 
         Raises:
@@ -47,7 +47,7 @@ class PortSet:
     ranges: Tuple[PortRange, ...] = ()
 
     @classmethod
-    def of(cls, ranges: Iterable[PortRange]) -> "PortSet":
+    def of(cls, ranges: Iterable[PortRange]) -> PortSet:
         """The union of any ranges, in any order."""
         merged: list[PortRange] = []
         for item in sorted(ranges, key=lambda r: (r.first, r.last)):
@@ -57,10 +57,10 @@ class PortSet:
                 merged.append(item)
         return cls(tuple(merged))
 
-    def union(self, other: "PortSet") -> "PortSet":
+    def union(self, other: PortSet) -> PortSet:
         return PortSet.of((*self.ranges, *other.ranges))
 
-    def intersection(self, other: "PortSet") -> "PortSet":
+    def intersection(self, other: PortSet) -> PortSet:
         found = []
         for a in self.ranges:
             for b in other.ranges:
@@ -68,7 +68,7 @@ class PortSet:
                     found.append(PortRange(max(a.first, b.first), min(a.last, b.last)))
         return PortSet.of(found)
 
-    def difference(self, other: "PortSet") -> "PortSet":
+    def difference(self, other: PortSet) -> PortSet:
         left = list(self.ranges)
         for cut in other.ranges:
             kept = []

@@ -76,7 +76,9 @@ def _decode(kind: Any, value: Any, where: str) -> Any:
             raise DecodeError(f"{where}: {value!r} is none of {allowed}") from None
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
-    if isinstance(kind, type) and (not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)):
+    if isinstance(kind, type) and (
+        not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)
+    ):
         raise DecodeError(f"{where}: expected {kind.__name__}, got {value!r}")
     return value
 
