@@ -1,0 +1,225 @@
+"""The full mesh of one node: own proven listeners, and a probe of every peer's.
+
+One event loop in a thread of its own echoes and probes at once, so that the caller may
+block (list the meeting place, publish) while slow peers still find this node's listeners.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import threading
+import time
+from types import TracebackType
+from typing import Any, Coroutine, Dict, List, Optional, Sequence, Set, Tuple, Type, TypeVar, cast
+
+from cluster.ports import PortRange
+from diagnosis.report import ConnectOutcome, Listener, PairProbe, PortKind
+from probe import outcome
+from probe.members import Member, address_family
+from probe.plan import ProbeTarget, candidates, spread_ports
+from probe.ports_held import holder_of
+
+T = TypeVar("T")
+
+BACKLOG = 512
+# Probes under way at once. Bounds file descriptors and memory; 64 nodes need 126.
+CONCURRENT_PROBES = 512
+# Descriptors a node of 64 needs at once: 126 probes out, up to 126 in, and its own files.
+_SPARE_DESCRIPTORS = 4 * CONCURRENT_PROBES
+
+
+class _Echo(asyncio.Protocol):
+    """Sends back what it receives; `open_transports` lets the owner close what is left."""
+
+    def __init__(self, open_transports: Set[asyncio.Transport]) -> None:
+        self._open = open_transports
+        self._transport: Optional[asyncio.Transport] = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # what create_server makes
+        self._open.add(self._transport)
+
+    def data_received(self, data: bytes) -> None:
+        if self._transport is not None:
+            self._transport.write(data)
+
+    def connection_lost(self, _exc: Optional[Exception]) -> None:
+        if self._transport is not None:
+            self._open.discard(self._transport)
+
+
+class Mesh:
+    """This node's listeners and probes; a context manager.
+
+    `listeners` tells, once entered, every port tried: opened and proven by an echo over the
+    node's own address, or the errno and (where the host tells) who holds the port.
+    """
+
+    def __init__(
+        self, address: str, ports: PortRange, master_port: Optional[int], preferred: Sequence[int] = ()
+    ) -> None:
+        """
+        Args:
+            address: the member address; listeners bind to it and to nothing else.
+            ports: the node's ephemeral range.
+            master_port: None = no listener there (torchrun's own store holds it).
+            preferred: ephemeral ports to try first, of an earlier registration of this node.
+        """
+        self.address = address
+        self.listeners: Tuple[Listener, ...] = ()
+        self._ports = ports
+        self._master_port = master_port
+        self._preferred = tuple(preferred)
+        self._servers: List[asyncio.AbstractServer] = []
+        self._transports: Set[asyncio.Transport] = set()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="mesh", daemon=True)
+
+    def __enter__(self) -> Mesh:
+        raise_descriptor_limit()
+        self._thread.start()
+        try:
+            self.listeners = self._run(self._open())
+        except BaseException:
+            self._stop()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        self._stop()
+
+    def member(self, member_id: str) -> Member:
+        """This node's registration: its proven listeners only."""
+        opened = [listener for listener in self.listeners if listener.opened]
+        masters = [listener.port for listener in opened if listener.kind is PortKind.MASTER]
+        return Member(
+            member_id=member_id,
+            address=self.address,
+            master_port=masters[0] if masters else 0,
+            ports=tuple(item.port for item in opened if item.kind is PortKind.EPHEMERAL),
+        )
+
+    def probe(self, plan: Sequence[ProbeTarget]) -> Tuple[PairProbe, ...]:
+        """Make every planned probe; blocks until each has an outcome. Keeps the plan's order."""
+        return self._run(self._probe_all(plan))
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def _stop(self) -> None:
+        self._run(self._close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def _close(self) -> None:
+        for server in self._servers:
+            server.close()
+        for transport in tuple(self._transports):
+            transport.abort()
+        await asyncio.sleep(0)  # lets the aborted transports run their connection_lost
+
+    async def _open(self) -> Tuple[Listener, ...]:
+        opened = []
+        if self._master_port is not None:
+            opened.append(await self._listen(self._master_port, PortKind.MASTER))
+        taken: Set[int] = {self._master_port or 0}
+        wanted = self._preferred or spread_ports(self._ports)
+        for port in wanted:
+            listener = await self._listen_near(port, taken)
+            taken.add(listener.port)
+            opened.append(listener)
+        return tuple(opened)
+
+    async def _listen_near(self, wanted: int, taken: Set[int]) -> Listener:
+        """A listener on `wanted` or the next free port of the range; the first failure if none is free."""
+        first: Optional[Listener] = None
+        for port in candidates(self._ports, wanted):
+            if port in taken:
+                continue
+            listener = await self._listen(port, PortKind.EPHEMERAL)
+            if listener.opened:
+                return listener
+            first = first or listener
+        return first or Listener(port=wanted, kind=PortKind.EPHEMERAL, opened=False)
+
+    async def _listen(self, port: int, kind: PortKind) -> Listener:
+        try:
+            server = await self._loop.create_server(
+                lambda: _Echo(self._transports),
+                self.address,
+                port,
+                family=address_family(self.address),
+                backlog=BACKLOG,
+                reuse_address=True,
+            )
+        except OSError as error:
+            holder = holder_of(port) if kind is PortKind.MASTER else None
+            return Listener(port=port, kind=kind, opened=False, errno=error.errno, holder=holder)
+        self._servers.append(server)
+        proof = await outcome.attempt(self.address, port)
+        if proof.outcome is not ConnectOutcome.CONNECTED:
+            server.close()
+            return Listener(port=port, kind=kind, opened=False, errno=proof.errno)
+        return Listener(port=port, kind=kind, opened=True)
+
+    async def _probe_all(self, plan: Sequence[ProbeTarget]) -> Tuple[PairProbe, ...]:
+        slots = asyncio.Semaphore(CONCURRENT_PROBES)
+
+        async def one(target: ProbeTarget) -> PairProbe:
+            async with slots:
+                return await probe(target)
+
+        return tuple(await asyncio.gather(*(one(target) for target in plan)))
+
+
+async def probe(target: ProbeTarget) -> PairProbe:
+    """One probe of up to two attempts; the second one's outcome counts, whatever the first was."""
+    started_at = time.time()
+    seen = await outcome.attempt(target.address, target.port, 0)
+    attempts = 1
+    if seen.outcome is not ConnectOutcome.CONNECTED:
+        await asyncio.sleep(outcome.PAUSE_BEFORE_RETRY_S)
+        again = await outcome.attempt(target.address, target.port, 1)
+        attempts = 2
+        # A small message that came back once is evidence that the second attempt may lack.
+        seen = again if again.outcome is not seen.outcome or again.round_trip_s is not None else seen
+    return PairProbe(
+        destination=target.destination,
+        address=target.address,
+        port=target.port,
+        kind=target.kind,
+        outcome=seen.outcome,
+        errno=seen.errno,
+        attempts=attempts,
+        connect_s=seen.connect_s,
+        round_trip_s=seen.round_trip_s,
+        started_at=started_at,
+    )
+
+
+def raise_descriptor_limit() -> None:
+    """Raise this process's soft limit of open files to the hard one, as far as probes can need."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _SPARE_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _SPARE_DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def peak_memory_bytes() -> Optional[int]:
+    """Peak resident memory of this process; None where /proc does not tell.
+
+    VmHWM, not getrusage: ru_maxrss survives exec and would count the parent's image.
+    """
+    try:
+        with open("/proc/self/status", encoding="ascii") as file:
+            fields: Dict[str, str] = dict(line.split(":", 1) for line in file if ":" in line)
+        return int(fields["VmHWM"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):
+        return None
