@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+"""The composition root: reads context and environment, and builds the two stacks.
+
+    cdk deploy --all -c cluster.nodes=8
+
+Nothing else in the project reads the context or the environment of a synthesis.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import aws_cdk as cdk
+from aws_cdk import aws_ssm as ssm
+
+from cluster.spec import CONTEXT_KEY, Architecture, ClusterSpec, OperatingSystem, SpecError
+from stacks.cluster_stack import ClusterStack
+from stacks.evidence_stack import EvidenceStack
+from stacks.security import UNSAFE_RULES
+
+UNSAFE_RULES_KEY = "fullmesh:unsafe-rules"
+
+NOT_LOOKED_UP = "ami-00000000000000000"
+"""Stands in the template until the CLI has looked the image up; the CLI then synthesises again."""
+
+_ARCHITECTURE_NAMES = {
+    (OperatingSystem.AL2023, Architecture.X86_64): "x86_64",
+    (OperatingSystem.AL2023, Architecture.ARM64): "arm64",
+    (OperatingSystem.UBUNTU, Architecture.X86_64): "amd64",
+    (OperatingSystem.UBUNTU, Architecture.ARM64): "arm64",
+}
+_IMAGE_PARAMETERS = {
+    OperatingSystem.AL2023: "/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-{}",
+    OperatingSystem.UBUNTU: "/aws/service/canonical/ubuntu/server/24.04/stable/current/{}/hvm/ebs-gp3/ami-id",
+}
+
+
+def read_spec(app: cdk.App) -> ClusterSpec:
+    """The `cluster` object of cdk.json and every `-c cluster.KEY=VALUE`.
+
+    Raises:
+        SpecError: names every value that cannot be.
+    """
+    context = app.node.get_all_context()
+    overrides = {key: value for key, value in context.items() if key.startswith(f"{CONTEXT_KEY}.")}
+    return ClusterSpec.from_context(context.get(CONTEXT_KEY), overrides)
+
+
+def read_unsafe_rules(app: cdk.App) -> str:
+    """The deliberate fault, if one is asked for."""
+    value = str(app.node.try_get_context(UNSAFE_RULES_KEY) or "")
+    if value and value not in UNSAFE_RULES:
+        raise SpecError([f"{UNSAFE_RULES_KEY}: {value!r} is none of {', '.join(UNSAFE_RULES)}; leave it out for a cluster that works"])
+    return value
+
+
+def image_id(scope: cdk.Stack, spec: ClusterSpec) -> str:
+    """The image: as given, or the newest one, looked up once by the CLI and kept in cdk.context.json.
+
+    A reference that CloudFormation resolves would change under an unrelated deploy and
+    replace every node under a wait that stays as it is.
+    """
+    if spec.ami_id:
+        return spec.ami_id
+    name = _IMAGE_PARAMETERS[spec.operating_system].format(
+        _ARCHITECTURE_NAMES[spec.operating_system, spec.architecture]
+    )
+    return ssm.StringParameter.value_from_lookup(scope, name, default_value=NOT_LOOKED_UP)
+
+
+def build(app: cdk.App) -> None:
+    """Both stacks, evidence first."""
+    spec = read_spec(app)
+    unsafe_rules = read_unsafe_rules(app)
+    env = cdk.Environment(
+        account=os.environ.get("CDK_DEFAULT_ACCOUNT"), region=os.environ.get("CDK_DEFAULT_REGION")
+    )
+    evidence = EvidenceStack(
+        app,
+        f"{spec.name}-evidence",
+        retention_days=spec.retention_days,
+        env=env,
+        description=f"fullmesh {spec.name}: rows, verdicts and logs, kept {spec.retention_days} days",
+    )
+    ClusterStack(
+        app,
+        spec.name,
+        spec=spec,
+        image_id=image_id(evidence, spec),
+        evidence=evidence,
+        unsafe_rules=unsafe_rules,
+        env=env,
+        description=f"fullmesh {spec.name}: {spec.nodes} x {spec.instance_type}, proven by its own nodes",
+    )
+
+
+def main() -> int:
+    app = cdk.App()
+    try:
+        build(app)
+    except ValueError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    app.synth()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,326 @@
+"""The network the members stand in: one zone, one or two subnets, and one way out.
+
+Written with the L1 constructs: what nodes need before they boot (`Network.ready`) must be
+named resource by resource, because neither CDK nor CloudFormation orders a fleet behind
+routes, associations and endpoints by itself.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Any
+
+import aws_cdk as cdk
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_logs as logs
+from constructs import Construct
+
+from cluster.spec import ClusterSpec, NetworkKind
+from stacks.default_group import ClosedDefaultGroup
+from stacks.function import trust
+
+# In a VPC without internet each of these costs by the hour, so each has its reason.
+ISOLATED_ENDPOINTS = {
+    "logs": "the verdict event of the run",
+    "monitoring": "the metrics behind dashboard and alarms",
+    "ec2": "the account's rules, to name the one that is missing",
+    "ssm": "Session Manager: there is no other way to a shell",
+    "ssmmessages": "Session Manager's channel",
+}
+
+
+class Network(Construct):
+    """A VPC of its own, or the fitting subnets of an existing one.
+
+    vpc_id, cidr, subnet_ids, zone: where the members stand (`zone` is the first subnet's).
+    ready: everything that must exist before a node boots, or it boots without a way out.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        spec: ClusterSpec,
+        asset_bucket: str,
+        evidence_bucket: str,
+        flow_logs: logs.ILogGroup,
+        functions: logs.ILogGroup,
+    ) -> None:
+        super().__init__(scope, id_)
+        self.ready: list[cdk.CfnResource] = []
+        if spec.vpc_id:
+            self._use(spec)
+        else:
+            self._make(spec, asset_bucket, evidence_bucket, functions)
+        if spec.flow_logs:
+            role = self._make_flow_log_role(flow_logs)
+            # An existing VPC belongs to somebody else: only the members' subnets are watched there.
+            watched = [("Subnet", i) for i in self.subnet_ids] if spec.vpc_id else [("VPC", self.vpc_id)]
+            for index, (kind, resource) in enumerate(watched):
+                self._flow_log(f"FlowLog{index}", resource, kind, role, flow_logs)
+
+    def _use(self, spec: ClusterSpec) -> None:
+        """Take an existing VPC: the CLI looks it up once and keeps the answer in cdk.context.json."""
+        vpc = ec2.Vpc.from_lookup(self, "Existing", vpc_id=spec.vpc_id)
+        selected = vpc.select_subnets(
+            subnet_type={
+                NetworkKind.PUBLIC: ec2.SubnetType.PUBLIC,
+                NetworkKind.PRIVATE: ec2.SubnetType.PRIVATE_WITH_EGRESS,
+                NetworkKind.ISOLATED: ec2.SubnetType.PRIVATE_ISOLATED,
+            }[spec.network],
+            availability_zones=[spec.availability_zone] if spec.availability_zone else None,
+        )
+        if len(selected.subnets) < spec.subnets:
+            raise ValueError(
+                f"cluster.vpc_id: {spec.vpc_id} has {len(selected.subnets)} {spec.network.value} subnets"
+                f"{' in ' + spec.availability_zone if spec.availability_zone else ''}, {spec.subnets} needed; set "
+                "cluster.network or cluster.availability_zone to what it has, or leave cluster.vpc_id out"
+            )
+        subnets = selected.subnets[: spec.subnets]
+        self.vpc_id, self.cidr = vpc.vpc_id, vpc.vpc_cidr_block
+        self.subnet_ids = [subnet.subnet_id for subnet in subnets]
+        self.zone = subnets[0].availability_zone
+
+    def _make(
+        self, spec: ClusterSpec, asset_bucket: str, evidence_bucket: str, functions: logs.ILogGroup
+    ) -> None:
+        self.cidr = spec.vpc_cidr
+        vpc = ec2.CfnVPC(
+            self,
+            "Vpc",
+            cidr_block=self.cidr,
+            enable_dns_support=True,
+            enable_dns_hostnames=True,  # a node's own name must resolve, or Gloo falls back to loopback
+            tags=[_name(self, "vpc")],
+        )
+        self.vpc_id = vpc.attr_vpc_id
+        ClosedDefaultGroup(self, "DefaultGroup", vpc=vpc, functions=functions)
+        zones = member_zones(spec)
+        self.zone = zones[0]
+        blocks = subnet_blocks(spec)
+        table = self._route_table("Routes")
+        members = [self._subnet(f"Members{i}", blocks[i], zones[i], table) for i in range(spec.subnets)]
+        self.subnet_ids = [subnet.attr_subnet_id for subnet in members]
+        if spec.network is NetworkKind.PUBLIC:
+            self._internet_route("Way", table)
+        elif spec.network is NetworkKind.PRIVATE:
+            self._nat_route(table, blocks[spec.subnets])
+        else:
+            self._interface_endpoints()
+        self._s3_endpoint(table, asset_bucket, evidence_bucket)
+
+    def _subnet(self, id_: str, block: str, zone: str, table: ec2.CfnRouteTable) -> ec2.CfnSubnet:
+        subnet = ec2.CfnSubnet(
+            self,
+            id_,
+            vpc_id=self.vpc_id,
+            cidr_block=block,
+            availability_zone=zone,
+            map_public_ip_on_launch=False,  # the launch template decides, in one place
+            tags=[_name(self, id_.lower())],
+        )
+        self.ready.append(
+            ec2.CfnSubnetRouteTableAssociation(
+                self, f"{id_}Routes", subnet_id=subnet.attr_subnet_id, route_table_id=table.attr_route_table_id
+            )
+        )
+        return subnet
+
+    def _route_table(self, id_: str) -> ec2.CfnRouteTable:
+        return ec2.CfnRouteTable(self, id_, vpc_id=self.vpc_id, tags=[_name(self, id_.lower())])
+
+    def _internet_route(self, id_: str, table: ec2.CfnRouteTable) -> None:
+        gateway = ec2.CfnInternetGateway(self, f"{id_}Gateway", tags=[_name(self, "internet")])
+        attachment = ec2.CfnVPCGatewayAttachment(
+            self, f"{id_}Attachment", vpc_id=self.vpc_id, internet_gateway_id=gateway.attr_internet_gateway_id
+        )
+        route = ec2.CfnRoute(
+            self,
+            f"{id_}Route",
+            route_table_id=table.attr_route_table_id,
+            destination_cidr_block="0.0.0.0/0",
+            gateway_id=gateway.attr_internet_gateway_id,
+        )
+        route.add_resource_dependency(attachment)
+        self.ready.append(route)
+
+    def _nat_route(self, table: ec2.CfnRouteTable, block: str) -> None:
+        outer_table = self._route_table("NatRoutes")
+        outer = self._subnet("Nat", block, self.zone, outer_table)
+        self._internet_route("NatWay", outer_table)
+        address = ec2.CfnEIP(self, "NatAddress", domain="vpc", tags=[_name(self, "nat")])
+        gateway = ec2.CfnNatGateway(
+            self,
+            "NatGateway",
+            subnet_id=outer.attr_subnet_id,
+            allocation_id=address.attr_allocation_id,
+            tags=[_name(self, "nat")],
+        )
+        for resource in self.ready:
+            gateway.add_resource_dependency(resource)
+            address.add_resource_dependency(resource)
+        self.ready.append(
+            ec2.CfnRoute(
+                self,
+                "NatRoute",
+                route_table_id=table.attr_route_table_id,
+                destination_cidr_block="0.0.0.0/0",
+                nat_gateway_id=gateway.attr_nat_gateway_id,
+            )
+        )
+
+    def _s3_endpoint(self, table: ec2.CfnRouteTable, asset_bucket: str, evidence_bucket: str) -> None:
+        """Rows, assets and the signal all travel over S3: a gateway endpoint is free in every shape."""
+        reads = [
+            _arn(f"s3:::{asset_bucket}/*"),
+            _arn(f"s3:::{evidence_bucket}/*"),
+            _arn(f"s3:::al2023-repos-{cdk.Aws.REGION}-*/*"),  # Amazon Linux 2023's packages
+        ]
+        writes = [
+            _arn(f"s3:::{evidence_bucket}/rows/*"),
+            # Where the signal of a wait condition goes: docs.aws.amazon.com/AWSCloudFormation/latest/
+            # UserGuide/vpc-interface-endpoints.html. The URL is signed by CloudFormation.
+            _arn(f"s3:::cloudformation-waitcondition-{cdk.Aws.REGION}/*"),
+        ]
+        statements = [
+            _allow("Read", ["s3:GetObject"], reads),
+            _allow("Write", ["s3:PutObject"], writes),
+            _allow("List", ["s3:ListBucket"], [_arn(f"s3:::{evidence_bucket}")]),
+        ]
+        self.ready.append(
+            ec2.CfnVPCEndpoint(
+                self,
+                "S3",
+                vpc_id=self.vpc_id,
+                service_name=f"com.amazonaws.{cdk.Aws.REGION}.s3",
+                vpc_endpoint_type="Gateway",
+                route_table_ids=[table.attr_route_table_id],
+                policy_document={"Version": "2012-10-17", "Statement": statements},
+            )
+        )
+
+    def _interface_endpoints(self) -> None:
+        group = ec2.CfnSecurityGroup(
+            self,
+            "EndpointGroup",
+            vpc_id=self.vpc_id,
+            group_description="fullmesh: HTTPS from the VPC to its interface endpoints",
+            security_group_ingress=[
+                ec2.CfnSecurityGroup.IngressProperty(
+                    ip_protocol="tcp", from_port=443, to_port=443, cidr_ip=self.cidr, description="HTTPS from the VPC"
+                )
+            ],
+            # Endpoints answer, they never call: a list that names nothing real keeps AWS's
+            # allow-all from being added.
+            security_group_egress=[
+                ec2.CfnSecurityGroup.EgressProperty(
+                    ip_protocol="tcp", from_port=443, to_port=443, cidr_ip="127.0.0.1/32", description="nothing"
+                )
+            ],
+            tags=[_name(self, "endpoints")],
+        )
+        own_account = {"StringEquals": {"aws:PrincipalAccount": cdk.Aws.ACCOUNT_ID}}
+        for service in ISOLATED_ENDPOINTS:
+            self.ready.append(
+                ec2.CfnVPCEndpoint(
+                    self,
+                    f"Endpoint-{service}",
+                    vpc_id=self.vpc_id,
+                    service_name=f"com.amazonaws.{cdk.Aws.REGION}.{service}",
+                    vpc_endpoint_type="Interface",
+                    private_dns_enabled=True,
+                    subnet_ids=self.subnet_ids[:1],  # one address a zone is the limit and enough
+                    security_group_ids=[group.attr_group_id],
+                    policy_document={
+                        "Version": "2012-10-17",
+                        "Statement": [_allow("OwnAccount", [f"{service}:*"], ["*"], own_account)],
+                    },
+                )
+            )
+
+    def _make_flow_log_role(self, flow_logs: logs.ILogGroup) -> iam.CfnRole:
+        return iam.CfnRole(
+            self,
+            "FlowLogRole",
+            assume_role_policy_document=trust(
+                "vpc-flow-logs.amazonaws.com", {"StringEquals": {"aws:SourceAccount": cdk.Aws.ACCOUNT_ID}}
+            ),
+            policies=[
+                iam.CfnRole.PolicyProperty(
+                    policy_name="write-rejected-traffic",
+                    # docs.aws.amazon.com/vpc/latest/userguide/flow-logs-iam-role.html, without
+                    # CreateLogGroup: a deleted group must stay deleted.
+                    policy_document={
+                        "Version": "2012-10-17",
+                        "Statement": [
+                            {
+                                "Effect": "Allow",
+                                "Action": [
+                                    "logs:CreateLogStream",
+                                    "logs:PutLogEvents",
+                                    "logs:DescribeLogStreams",
+                                ],
+                                "Resource": flow_logs.log_group_arn,
+                            }
+                        ],
+                    },
+                )
+            ],
+        )
+
+    def _flow_log(
+        self, id_: str, resource: str, kind: str, role: iam.CfnRole, flow_logs: logs.ILogGroup
+    ) -> None:
+        ec2.CfnFlowLog(
+            self,
+            id_,
+            resource_id=resource,
+            resource_type=kind,
+            traffic_type="REJECT",
+            max_aggregation_interval=60,
+            log_destination_type="cloud-watch-logs",
+            log_group_name=flow_logs.log_group_name,
+            deliver_logs_permission_arn=role.attr_arn,
+            tags=[_name(self, "rejected")],
+        )
+
+
+def member_zones(spec: ClusterSpec) -> list[str]:
+    """A zone for each subnet, without asking an account: given by name, or the account's first ones."""
+    zone = spec.availability_zone
+    if not zone:
+        return [cdk.Fn.select(index, cdk.Fn.get_azs()) for index in range(spec.subnets)]
+    neighbour = zone[:-1] + ("a" if zone.endswith("b") else "b")
+    return [zone, neighbour][: spec.subnets]
+
+
+def subnet_blocks(spec: ClusterSpec) -> list[str]:
+    """The VPC's range in equal parts: the members' subnets first, one more for what faces out."""
+    parts_as_power_of_two = 1 if spec.subnets == 1 else 2
+    network = ipaddress.ip_network(spec.vpc_cidr)
+    return [str(block) for block in network.subnets(prefixlen_diff=parts_as_power_of_two)]
+
+
+def _name(scope: Construct, suffix: str) -> cdk.CfnTag:
+    return cdk.CfnTag(key="Name", value=f"{cdk.Stack.of(scope).stack_name}-{suffix}")
+
+
+def _arn(rest: str) -> str:
+    return f"arn:{cdk.Aws.PARTITION}:{rest}"
+
+
+def _allow(
+    sid: str, actions: list[str], resources: list[str], condition: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    statement: dict[str, Any] = {
+        "Sid": sid,
+        "Effect": "Allow",
+        "Principal": "*",
+        "Action": actions,
+        "Resource": resources,
+    }
+    if condition:
+        statement["Condition"] = condition
+    return statement

@@ -1,0 +1,1 @@
+"""What runs in AWS beside the nodes: Lambda functions, shipped as they stand here."""
