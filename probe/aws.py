@@ -81,7 +81,7 @@ class S3Client:
             region=region,
             endpoint=endpoint,
             credentials=credentials or CredentialChain(),
-            parse_error=_xml_error,
+            parse_error=xml_error,
             policy=policy,
         )
 
@@ -175,7 +175,7 @@ def put_metric_data(
         region=region,
         endpoint=Endpoint.of("monitoring", region, "CLOUDWATCH"),
         credentials=credentials or CredentialChain(),
-        parse_error=_xml_error,
+        parse_error=xml_error,
         policy=policy,
     )
     try:
@@ -269,14 +269,14 @@ def signal(
         region="",
         endpoint=Endpoint.parse(f"{parts.scheme}://{parts.netloc}"),
         credentials=None,
-        parse_error=_xml_error,
+        parse_error=xml_error,
         policy=policy,
     )
     try:
         transport.call(
             Request(
                 operation="SignalWaitCondition",
-                permission="the wait condition's bucket in the S3 endpoint's policy (the handle may also have expired)",
+                permission="the wait condition's bucket in the S3 endpoint's policy (or the handle expired)",
                 method="PUT",
                 path=parts.path,
                 query=parts.query,
@@ -334,7 +334,8 @@ def _xml_texts(body: bytes, names: Sequence[str]) -> Dict[str, List[str]]:
     return found
 
 
-def _xml_error(response: Response) -> Tuple[str, str]:
+def xml_error(response: Response) -> Tuple[str, str]:
+    """Code and message of an error answer of S3 and of the query services."""
     try:
         fields = _xml_texts(response.body, ("Code", "Message"))
     except SyntaxError:  # ElementTree.ParseError is one: a proxy's page, or nothing at all

@@ -266,7 +266,8 @@ class Transport:
         for name, value in response.headers.items():
             if name.lower() == "date":
                 try:
-                    self.clock_offset_s = parsedate_to_datetime(value).timestamp() - time.time()
+                    # the header has whole seconds: half a one more is right on average
+                    self.clock_offset_s = parsedate_to_datetime(value).timestamp() + 0.5 - time.time()
                 except (TypeError, ValueError):
                     return
 
