@@ -1,0 +1,265 @@
+"""Who can open a connection to whom, to the port, and what decides it.
+
+A Gloo mesh needs every ordered pair of members on every needed port, from any source
+port of the ephemeral range: a destination port that fails for some of these source ports
+is blocked. Members that no rule tells apart are one class, and what one class may send
+to another is worked out once, so a thousand nodes cost no more than their rules.
+
+The packet's way, in order: the sender's groups (out), its subnet's ACL (out), the route,
+the receiver's ACL (in), its groups (in), then for the stateless ACLs the reply's way back.
+ACLs are met only when the packet leaves its subnet.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple, Union
+
+from cluster.lookup import Gap, Lookup, parse_address
+from cluster.path import Obstacle, PathRules, Place, Reason, Stage, all_gaps
+from cluster.ports import PortRange, PortSet
+from cluster.rules import NO_PORT, Address, Network
+from cluster.snapshot import ClusterSnapshot
+
+__all__ = ["BlockedRun", "Flow", "Gap", "Obstacle", "Reachability", "Reason", "reachability"]
+
+
+@dataclass(frozen=True)
+class Flow:
+    """What becomes of the needed ports from one member to another.
+
+    blocked: certainly stopped. unknown: could not be told, for the reasons in gaps.
+    obstacles: everything that stops a port, in the packet's order.
+    """
+
+    blocked: PortSet = NO_PORT
+    unknown: PortSet = NO_PORT
+    obstacles: Tuple[Obstacle, ...] = ()
+    gaps: Tuple[Gap, ...] = ()
+
+    @property
+    def passes(self) -> Optional[bool]:
+        """True when every needed port passes, False when one does not, None when untold."""
+        if self.blocked:
+            return False
+        return None if self.unknown else True
+
+
+@dataclass(frozen=True)
+class BlockedRun:
+    """A contiguous run of needed ports that one member cannot reach on another."""
+
+    source: str
+    destination: str
+    ports: PortRange
+    obstacles: Tuple[Obstacle, ...]
+
+    @property
+    def reason(self) -> str:
+        """The codes of what stops it and the first one's explanation."""
+        codes = ", ".join(dict.fromkeys(item.reason.value for item in self.obstacles))
+        return f"{codes}: {self.obstacles[0].detail}"
+
+
+@dataclass(frozen=True)
+class Reachability:
+    """The answer for every ordered pair of members.
+
+    classes: members that no rule tells apart. flows: by (class, class); a class with one
+    member has no flow to itself.
+    """
+
+    members: Tuple[str, ...]
+    need: PortSet
+    classes: Tuple[Tuple[str, ...], ...]
+    class_of: Mapping[str, int]
+    flows: Mapping[Tuple[int, int], Flow]
+
+    def between(self, source: str, destination: str) -> Flow:
+        """The flow from one member to another one.
+
+        Raises:
+            KeyError: one of them is not a member, or they are the same.
+        """
+        if source == destination:
+            raise KeyError(f"{source} to itself is not a pair")
+        return self.flows[self.class_of[source], self.class_of[destination]]
+
+    def pairs(self) -> Iterator[Tuple[str, str, Flow]]:
+        """Every ordered pair, in the order of the members: O(N x N)."""
+        for source in self.members:
+            for destination in self.members:
+                if source != destination:
+                    yield source, destination, self.between(source, destination)
+
+    @property
+    def holds(self) -> Optional[bool]:
+        """Whether the mesh can form: False when a pair certainly cannot, None when untold.
+
+        Fewer than two members make no mesh to tell about: None.
+        """
+        answers = {flow.passes for flow in self.flows.values()}
+        if False in answers:
+            return False
+        return True if answers == {True} else None
+
+    @property
+    def gaps(self) -> Tuple[Gap, ...]:
+        """Everything that was not read and is needed, once."""
+        return tuple(dict.fromkeys(gap for flow in self.flows.values() for gap in flow.gaps))
+
+    def blocked_runs(self) -> Iterator[BlockedRun]:
+        """One entry for each ordered pair and contiguous run of blocked needed ports."""
+        for source, destination, flow in self.pairs():
+            for run in flow.blocked:
+                single = PortSet((run,))
+                obstacles = tuple(item for item in flow.obstacles if item.ports.intersection(single))
+                yield BlockedRun(source=source, destination=destination, ports=run, obstacles=obstacles)
+
+
+def reachability(
+    snapshot: Union[ClusterSnapshot, Lookup],
+    members: Sequence[str],
+    need: PortSet,
+    source_ports: PortSet,
+) -> Reachability:
+    """Judge every ordered pair of members (instance ids) on the needed TCP ports.
+
+    A member's address is that of its interface with device index 0.
+    """
+    lookup = snapshot if isinstance(snapshot, Lookup) else Lookup(snapshot)
+    unique = tuple(dict.fromkeys(members))
+    places = _places(lookup, unique)
+    class_of: Dict[str, int] = {}
+    classes: List[List[str]] = []
+    first: List[Union[Place, Gap]] = []
+    numbers: Dict[Any, int] = {}
+    for member in unique:
+        place = places[member]
+        key = place.key if isinstance(place, Place) else place
+        number = numbers.setdefault(key, len(numbers))
+        if number == len(classes):
+            classes.append([])
+            first.append(place)
+        classes[number].append(member)
+        class_of[member] = number
+    rules = PathRules(lookup, need, source_ports)
+    judge = _FlowJudge(rules, need)
+    flows = {
+        (a, b): judge.flow(first[a], first[b])
+        for a in range(len(classes))
+        for b in range(len(classes))
+        if a != b or len(classes[a]) > 1
+    }
+    return Reachability(
+        members=unique,
+        need=need,
+        classes=tuple(tuple(group) for group in classes),
+        class_of=class_of,
+        flows=flows,
+    )
+
+
+class _FlowJudge:
+    """Joins stages into flows; equal rows of stages give the same flow."""
+
+    def __init__(self, rules: PathRules, need: PortSet) -> None:
+        self._rules = rules
+        self._need = need
+        self._memo: Dict[Tuple[int, ...], Flow] = {}
+
+    def flow(self, source: Union[Place, Gap], target: Union[Place, Gap]) -> Flow:
+        if isinstance(source, Gap) or isinstance(target, Gap):
+            gaps = tuple(dict.fromkeys(item for item in (source, target) if isinstance(item, Gap)))
+            return Flow(unknown=self._need, gaps=gaps)
+        stages = self._rules.stages(source, target)
+        key = tuple(map(id, stages))  # PathRules keeps its stages, so an id stays one stage's
+        found = self._memo.get(key)
+        if found is None:
+            found = self._memo[key] = _join(stages)
+        return found
+
+
+def _join(stages: Sequence[Stage]) -> Flow:
+    blocked = PortSet.of(run for stage in stages for run in stage.blocked)
+    unknown = PortSet.of(run for stage in stages for run in stage.unknown).difference(blocked)
+    return Flow(
+        blocked=blocked,
+        unknown=unknown,
+        obstacles=tuple(item for stage in stages for item in stage.obstacles),
+        gaps=all_gaps(stages) if unknown else (),
+    )
+
+
+def _places(lookup: Lookup, members: Iterable[str]) -> Dict[str, Union[Place, Gap]]:
+    """Each member as rules see it, or what is missing to see it."""
+    found: Dict[str, Union[Place, Gap]] = {}
+    signatures = _Signatures(_networks(lookup, members))
+    for member in members:
+        interface = lookup.primary(member)
+        if interface is None or not interface.address:
+            reason = (
+                lookup.snapshot.interfaces.problem
+                or "no interface with device index 0 and an address is listed"
+            )
+            found[member] = Gap("network-interfaces", f"the address of {member} is unknown: {reason}")
+            continue
+        address = parse_address(interface.address)
+        found[member] = Place(
+            groups=None if interface.group_ids is None else frozenset(interface.group_ids),
+            subnet_id=interface.subnet_id,
+            vpc_id=lookup.vpc_of(interface),
+            address=address,
+            signature=signatures.of(address),
+        )
+    return found
+
+
+def _networks(lookup: Lookup, members: Iterable[str]) -> Iterator[Network]:
+    """Every network that a rule, an ACL or a route in question tells addresses apart by."""
+    groups: Set[str] = set()
+    subnets: Set[Tuple[str, str]] = set()
+    for member in members:
+        interface = lookup.primary(member)
+        if interface is not None:
+            groups.update(interface.group_ids or ())
+            subnets.add((interface.subnet_id, lookup.vpc_of(interface)))
+    rules = lookup.group_rules(frozenset(groups))
+    for rule in (*rules.ingress, *rules.egress):
+        if rule.network is not None:
+            yield rule.network
+    for subnet_id, vpc_id in subnets:
+        acl = lookup.acl(subnet_id)
+        for entry in acl.entries if acl else ():
+            yield entry.network
+        table = lookup.route_table(subnet_id, vpc_id)
+        for route in table.routes if table else ():
+            if route.destination is not None:
+                yield route.destination
+
+
+class _Signatures:
+    """Which of some networks hold an address; addresses with equal signatures are alike."""
+
+    def __init__(self, networks: Iterable[Network]) -> None:
+        self._spans: Dict[int, List[Tuple[int, int]]] = {4: [], 6: []}
+        for network in dict.fromkeys(networks):
+            span = (int(network.network_address), int(network.broadcast_address))
+            self._spans[network.version].append(span)
+        self._edges = {
+            version: sorted({edge for low, high in spans for edge in (low, high + 1)})
+            for version, spans in self._spans.items()
+        }
+        self._memo: Dict[Tuple[int, int], Tuple[int, ...]] = {}
+
+    def of(self, address: Address) -> Tuple[int, ...]:
+        """The IP version and the positions of the networks that hold the address."""
+        value = int(address)
+        version = address.version
+        key = (version, bisect_right(self._edges[version], value))
+        found = self._memo.get(key)
+        if found is None:
+            spans = enumerate(self._spans[version])
+            found = self._memo[key] = (version, *(i for i, (low, high) in spans if low <= value <= high))
+        return found

@@ -1,0 +1,249 @@
+"""Security group rules, network ACL entries and routes, and what each lets through.
+
+Everything answers in exact port sets, and in three values: a rule matches a peer, does
+not, or cannot be told (a prefix list whose entries nobody read). `Ports.sure` is what
+passes for certain, `Ports.maybe` what may pass besides.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from enum import Enum
+from typing import FrozenSet, Iterable, Iterator, List, Optional, Tuple, Union
+
+from cluster.ports import ALL_PORTS, PortRange, PortSet
+
+Network = Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
+Address = Union[ipaddress.IPv4Address, ipaddress.IPv6Address]
+
+EVERY_PORT = PortSet((ALL_PORTS,))
+NO_PORT = PortSet()
+
+PROTOCOL_NUMBERS = {"1": "icmp", "6": "tcp", "17": "udp", "58": "icmpv6"}
+"""IANA numbers that EC2 names; ACLs print numbers, security groups names."""
+
+
+def protocol_name(text: str) -> str:
+    """`tcp` for "6", "tcp" or "TCP"; "-1" is every protocol; other numbers stay numbers."""
+    low = text.lower()
+    return "-1" if low == "all" else PROTOCOL_NUMBERS.get(low, low)
+
+
+def contains(network: Network, address: Address) -> bool:
+    """Whether the address lies in the network; another address family never does."""
+    return network.version == address.version and address in network
+
+
+@dataclass(frozen=True)
+class Ports:
+    """Ports of one protocol that pass: for certain, and perhaps besides."""
+
+    sure: PortSet = NO_PORT
+    maybe: PortSet = NO_PORT
+
+    def possible(self) -> PortSet:
+        return self.sure.union(self.maybe)
+
+
+@dataclass(frozen=True)
+class Peer:
+    """The other end of a flow as a rule sees it: an address and the groups it carries.
+
+    groups: None when nobody knows which groups the address carries.
+    """
+
+    address: Address
+    groups: Optional[FrozenSet[str]] = frozenset()
+
+
+class SourceKind(str, Enum):
+    CIDR = "cidr"
+    GROUP = "group"
+    PREFIX_LIST = "prefix-list"
+
+
+@dataclass(frozen=True)
+class SecurityGroupRule:
+    """One permission for one source (in) or target (out).
+
+    first, last: ports of tcp and udp; type and code of icmp (-1 = all); None = all.
+    source: a CIDR, sg-... or pl-...; network: the CIDR parsed.
+    peering_status: of a reference across a peering connection; only `active` counts.
+    rule_id: sgr-... where a document named it.
+    """
+
+    group_id: str
+    egress: bool
+    protocol: str
+    first: Optional[int]
+    last: Optional[int]
+    kind: SourceKind
+    source: str
+    network: Optional[Network] = None
+    peering_status: str = ""
+    description: str = ""
+    rule_id: str = ""
+
+    def ports(self, protocol: str) -> PortSet:
+        """The ports of `protocol` that this rule speaks of; empty for another protocol."""
+        if self.protocol == "-1":
+            return EVERY_PORT
+        if self.protocol != protocol:
+            return NO_PORT
+        if protocol not in ("tcp", "udp") or self.first is None or self.last is None or self.first < 0:
+            return EVERY_PORT
+        return PortSet((PortRange(self.first, self.last),))
+
+    def matches(self, peer: Peer) -> Optional[bool]:
+        """Whether the peer is what the rule names; None = cannot be told.
+
+        A reference to a group matches private addresses of interfaces that carry it.
+        """
+        if self.kind is SourceKind.CIDR:
+            return self.network is not None and contains(self.network, peer.address)
+        if self.kind is SourceKind.GROUP:
+            if self.peering_status not in ("", "active"):
+                return False
+            return None if peer.groups is None else self.source in peer.groups
+        return None
+
+    def __str__(self) -> str:
+        way = "to" if self.egress else "from"
+        return f"{self.group_id} allows {self.traffic} {way} {self.source}"
+
+    @property
+    def traffic(self) -> str:
+        """The rule's protocol and ports in words: "tcp 29500", "all protocols"."""
+        if self.protocol == "-1":
+            return "all protocols"
+        if self.protocol in ("icmp", "icmpv6"):
+            return self.protocol if self.first in (None, -1) else f"{self.protocol} type {self.first}"
+        ports = self.ports(self.protocol)
+        return f"all {self.protocol}" if ports == EVERY_PORT else f"{self.protocol} {ports}"
+
+
+def allowed_by_groups(rules: Iterable[SecurityGroupRule], protocol: str, peer: Peer) -> Ports:
+    """The union of what rules of one direction let through: groups only ever allow."""
+    sure: List[PortRange] = []
+    maybe: List[PortRange] = []
+    for rule in rules:
+        ports = rule.ports(protocol)
+        if not ports:
+            continue
+        match = rule.matches(peer)
+        if match:
+            sure += ports.ranges
+        elif match is None:
+            maybe += ports.ranges
+    certain = PortSet.of(sure)
+    return Ports(sure=certain, maybe=PortSet.of(maybe).difference(certain))
+
+
+@dataclass(frozen=True)
+class NetworkAclEntry:
+    """One numbered entry. first, last: destination ports of tcp and udp; None = all."""
+
+    number: int
+    egress: bool
+    allow: bool
+    protocol: str
+    network: Network
+    first: Optional[int] = None
+    last: Optional[int] = None
+
+    def ports(self, protocol: str) -> PortSet:
+        if self.protocol == "-1":
+            return EVERY_PORT
+        if self.protocol != protocol:
+            return NO_PORT
+        if protocol not in ("tcp", "udp") or self.first is None or self.last is None or self.first < 0:
+            return EVERY_PORT
+        return PortSet((PortRange(self.first, self.last),))
+
+    def __str__(self) -> str:
+        ports = self.ports(self.protocol)
+        what = "all protocols" if self.protocol == "-1" else f"{self.protocol} {ports}"
+        way = "to" if self.egress else "from"
+        number = "*" if self.number == ACL_DEFAULT_NUMBER else str(self.number)
+        return f"entry {number} {'allows' if self.allow else 'denies'} {what} {way} {self.network}"
+
+
+ACL_DEFAULT_NUMBER = 32767
+"""The entry that every ACL ends with and that nobody can remove: deny all, shown as `*`."""
+
+
+@dataclass(frozen=True)
+class AclAnswer:
+    """Ports that pass, and each entry that decided with the ports it decided."""
+
+    allowed: PortSet
+    decided: Tuple[Tuple[NetworkAclEntry, PortSet], ...]
+
+    def deciders(self, ports: PortSet) -> Iterator[NetworkAclEntry]:
+        """The entries that decided any of these ports."""
+        for entry, decided in self.decided:
+            if decided.intersection(ports):
+                yield entry
+
+
+def allowed_by_acl(
+    entries: Iterable[NetworkAclEntry], egress: bool, protocol: str, address: Address
+) -> AclAnswer:
+    """Walk the entries of one direction in the order of their numbers; the first match decides a port.
+
+    address: the far end: where an outgoing packet goes, where an incoming one is from.
+    What no entry names is denied.
+    """
+    left = EVERY_PORT
+    allowed: List[PortRange] = []
+    decided: List[Tuple[NetworkAclEntry, PortSet]] = []
+    for entry in sorted((e for e in entries if e.egress is egress), key=lambda e: e.number):
+        if not contains(entry.network, address):
+            continue
+        ports = entry.ports(protocol).intersection(left)
+        if not ports:
+            continue
+        if entry.allow:
+            allowed += ports.ranges
+        decided.append((entry, ports))
+        left = left.difference(ports)
+        if not left:
+            break
+    return AclAnswer(allowed=PortSet.of(allowed), decided=tuple(decided))
+
+
+@dataclass(frozen=True)
+class Route:
+    """One route. destination: None for a prefix list (prefix_list then names it).
+
+    target: the gateway's id: local, igw-, nat-, pcx-, tgw-, vgw-, eni-, vpce-, ...
+    """
+
+    destination: Optional[Network]
+    target: str
+    active: bool = True
+    prefix_list: str = ""
+
+    @property
+    def local(self) -> bool:
+        return self.target == "local"
+
+    def __str__(self) -> str:
+        state = "" if self.active else " (blackhole)"
+        return f"{self.destination or self.prefix_list} -> {self.target}{state}"
+
+
+def best_route(routes: Iterable[Route], address: Address) -> Optional[Route]:
+    """The route with the longest prefix that holds the address; None when no CIDR route does.
+
+    A CIDR route goes before one whose destination is a prefix list, so those are left out.
+    """
+    found: Optional[Route] = None
+    for route in routes:
+        network = route.destination
+        if network is None or not contains(network, address):
+            continue
+        if found is None or found.destination is None or network.prefixlen > found.destination.prefixlen:
+            found = route
+    return found
