@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 import typing
-from typing import Any, Dict, Type, TypeVar
+from typing import Any, Dict, Tuple, Type, TypeVar
 
 T = TypeVar("T")
 
@@ -46,29 +47,13 @@ def decode(kind: Type[T], document: Any, where: str = "") -> T:
 
 def _decode(kind: Any, value: Any, where: str) -> Any:
     origin = typing.get_origin(kind)
+    if origin is not None:
+        return _decode_generic(origin, typing.get_args(kind), value, where)
     if kind is Any:
         return value
-    if origin is typing.Union:
-        if value is None and type(None) in typing.get_args(kind):
-            return None
-        (inner,) = [a for a in typing.get_args(kind) if a is not type(None)]
-        return _decode(inner, value, where)
-    if origin is tuple:
-        inner = typing.get_args(kind)[0]
-        if not isinstance(value, list):
-            raise DecodeError(f"{where}: expected a list, got {value!r}")
-        return tuple(_decode(inner, item, f"{where}[{i}]") for i, item in enumerate(value))
-    if origin is dict:
-        key_kind, item_kind = typing.get_args(kind)
-        if not isinstance(value, dict):
-            raise DecodeError(f"{where}: expected an object, got {value!r}")
-        return {
-            _decode(key_kind, key, where): _decode(item_kind, item, f"{where}.{key}")
-            for key, item in value.items()
-        }
-    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+    if dataclasses.is_dataclass(kind):
         return _decode_dataclass(kind, value, where)
-    if isinstance(kind, type) and issubclass(kind, enum.Enum):
+    if issubclass(kind, enum.Enum):
         try:
             return kind(value)
         except ValueError:
@@ -76,17 +61,41 @@ def _decode(kind: Any, value: Any, where: str) -> Any:
             raise DecodeError(f"{where}: {value!r} is none of {allowed}") from None
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
-    if isinstance(kind, type) and (
-        not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)
-    ):
+    # A bool is an int to Python, but true is not a number in JSON.
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         raise DecodeError(f"{where}: expected {kind.__name__}, got {value!r}")
     return value
+
+
+def _decode_generic(origin: Any, inner: Tuple[Any, ...], value: Any, where: str) -> Any:
+    """Optional[X], Tuple[X, ...] and Dict[K, V]; other generic types do not travel."""
+    if origin is typing.Union:
+        if value is None and type(None) in inner:
+            return None
+        (kind,) = (item for item in inner if item is not type(None))
+        return _decode(kind, value, where)
+    if origin is tuple:
+        if not isinstance(value, list):
+            raise DecodeError(f"{where}: expected a list, got {value!r}")
+        return tuple(_decode(inner[0], item, f"{where}[{i}]") for i, item in enumerate(value))
+    if origin is dict:
+        if not isinstance(value, dict):
+            raise DecodeError(f"{where}: expected an object, got {value!r}")
+        return {
+            _decode(inner[0], key, where): _decode(inner[1], item, f"{where}.{key}")
+            for key, item in value.items()
+        }
+    raise TypeError(f"{where}: {origin} does not travel; use Optional, Tuple[X, ...] or Dict")
+
+
+# Evaluating annotations costs more than all else here, and a judge reads thousands of probes.
+_hints = functools.lru_cache(maxsize=None)(typing.get_type_hints)
 
 
 def _decode_dataclass(kind: Any, value: Any, where: str) -> Any:
     if not isinstance(value, dict):
         raise DecodeError(f"{where}: expected an object, got {value!r}")
-    hints = typing.get_type_hints(kind)
+    hints = _hints(kind)
     arguments: Dict[str, Any] = {}
     for field in dataclasses.fields(kind):
         if field.name in value:

@@ -233,8 +233,9 @@ class ClusterSpec:
         if "architecture" not in given and "instance_type" in values:
             values["architecture"] = default_architecture(values["instance_type"])
         spec = cls(**values)
-        # A check that would speak about a value just refused says nothing new: it sees the default.
-        problems += cross_check(spec)
+        refused = {key for key in given if key in settings and key not in values}
+        # A combination with a refused value would be judged by the default in its place.
+        problems += [str(clash) for clash in cross_check(spec) if not refused.intersection(clash.settings)]
         if problems:
             raise SpecError(problems)
         return spec
