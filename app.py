@@ -17,6 +17,7 @@ from aws_cdk import aws_ssm as ssm
 from cluster.spec import CONTEXT_KEY, Architecture, ClusterSpec, OperatingSystem, SpecError
 from stacks.cluster_stack import ClusterStack
 from stacks.evidence_stack import EvidenceStack
+from stacks.guard import Guard
 from stacks.security import UNSAFE_RULES
 
 UNSAFE_RULES_KEY = "fullmesh:unsafe-rules"
@@ -83,7 +84,7 @@ def build(app: cdk.App) -> None:
         env=env,
         description=f"fullmesh {spec.name}: rows, verdicts and logs, kept {spec.retention_days} days",
     )
-    ClusterStack(
+    cluster = ClusterStack(
         app,
         spec.name,
         spec=spec,
@@ -93,6 +94,10 @@ def build(app: cdk.App) -> None:
         env=env,
         description=f"fullmesh {spec.name}: {spec.nodes} x {spec.instance_type}, proven by its own nodes",
     )
+    outside_cidr = "" if cdk.Token.is_unresolved(cluster.cidr) else cluster.cidr
+    cdk.Validations.of(app).add_plugins(Guard(spec, unsafe_rules=unsafe_rules, outside_cidr=outside_cidr))
+    for note in spec.notes:
+        cdk.Annotations.of(cluster).add_info(note)
 
 
 def main() -> int:

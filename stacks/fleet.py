@@ -229,9 +229,10 @@ class Fleet(Construct):
                 suspend_processes=SUSPENDED,
             )
         )
-        self.before = [*before, self.template, *([reservation] if reservation else [])]
-        for resource in self.before:
+        for resource in before:
             self.group.add_resource_dependency(resource)
+        # The group refers to its template, and the template to the reservation; the wait refers to neither.
+        self.before = [*before, self.template]
 
     def _reservation(
         self, spec: ClusterSpec, zone: str, placement_group: ec2.CfnPlacementGroup | None

@@ -1,0 +1,305 @@
+"""Refuses a template on which the mesh could not form, or that lets anyone else in.
+
+A synth-time validation plugin: it proves on the template, with the same judgement that
+the nodes and the audit use, and checks the rules of AWS that CloudFormation would find
+out only after minutes, or never.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aws_cdk as cdk
+import jsii
+
+from cluster.flows import reachability
+from cluster.ports import PortSet
+from cluster.rules import SecurityGroupRule, SourceKind
+from cluster.spec import ClusterSpec, PortProfile
+from stacks.template_model import TemplateModel, mentions, name_of, read_template
+
+MAX_RESOURCES = 500
+MAX_TEMPLATE_BYTES = 1_048_576
+MAX_USER_DATA_BYTES = 16_384
+# docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/cloudformation-limits.html and
+# docs.aws.amazon.com/AWSEC2/latest/UserGuide/user-data.html (before base64)
+
+RULES = {
+    "mesh-impossible": "every member reaches every other one on every port that Gloo uses",
+    "open-to-others": "nobody but members opens a connection to a member",
+    "efa-self-rules": "with profile efa the group allows all protocols with itself, in and out",
+    "cluster-placement": "a cluster placement group has one zone and no T type",
+    "launch-template": "groups stand in the NetworkInterfaces block, and nothing stands beside it",
+    "wait-beside-group": "nothing depends on the wait, and the wait does not depend on the group",
+    "size-limits": "template, resources and user data are within CloudFormation's and EC2's limits",
+}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One rule that the template breaks, where, and what to do."""
+
+    rule: str
+    resource: str
+    location: str
+    detail: str
+    fix: str
+
+
+def check(template: dict[str, Any], spec: ClusterSpec, outside_cidr: str = "") -> list[Fault]:
+    """Every fault of a template; one without a fleet has nothing to prove."""
+    model = read_template(template, outside_cidr=outside_cidr or spec.vpc_cidr)
+    faults = list(_sizes(template, model))
+    if model.fleets:
+        faults += [
+            *_mesh(model, spec),
+            *_others(model, outside_cidr or spec.vpc_cidr),
+            *(_efa(model) if spec.port_profile is PortProfile.EFA else ()),
+            *_placement(model),
+            *_launch_templates(model),
+            *_wait(model),
+        ]
+    return faults
+
+
+def _mesh(model: TemplateModel, spec: ClusterSpec) -> Iterator[Fault]:
+    answer = reachability(model.snapshot, model.members, spec.needed_ports, PortSet((spec.ephemeral_ports,)))
+    group = model.groups[0] if model.groups else ""
+    if answer.holds:
+        return
+    if answer.holds is None:
+        gaps = "; ".join(map(str, answer.gaps)) or "the fleet has no subnet or no group"
+        yield Fault(
+            "mesh-impossible", group, "Properties", f"cannot be told: {gaps}", "name the group and the subnets"
+        )
+        return
+    blocked: dict[str, None] = {}
+    for run in answer.blocked_runs():
+        blocked[f"tcp {run.ports}: {run.reason}"] = None
+    yield Fault(
+        "mesh-impossible",
+        group,
+        "Properties",
+        f"members cannot reach each other on {'; '.join(blocked)}",
+        f"allow tcp {spec.needed_ports} from the group to itself, in and out",
+    )
+
+
+def _others(model: TemplateModel, vpc_cidr: str) -> Iterator[Fault]:
+    own = set(model.groups)
+    network = ipaddress.ip_network(vpc_cidr, strict=False)
+    for group_id in model.groups:
+        group = model.snapshot.security_groups.get(group_id)
+        for rule in (group.rules if group else None) or ():
+            if rule.egress or (rule.kind is SourceKind.GROUP and rule.source in own):
+                continue
+            if not _is_fragmentation_needed(rule, network):
+                yield Fault(
+                    "open-to-others",
+                    group_id,
+                    "Properties/SecurityGroupIngress",
+                    f"{rule.traffic} is open to {rule.source}, which is not the group itself",
+                    "remove the rule; members need only each other, and Session Manager needs no inbound rule",
+                )
+
+
+def _is_fragmentation_needed(rule: SecurityGroupRule, network: Any) -> bool:
+    """ICMP type 3 code 4 from the VPC: opens no connection, and without it large packets vanish."""
+    inside = rule.network is not None and rule.network.version == network.version
+    return (
+        inside
+        and rule.protocol == "icmp"
+        and (rule.first, rule.last) == (3, 4)
+        and rule.network.subnet_of(network)  # type: ignore[union-attr,arg-type] - `inside` says so
+    )
+
+
+def _efa(model: TemplateModel) -> Iterator[Fault]:
+    """Rules by CIDR do not count for EFA: it needs the group by its id, all protocols, both ways."""
+    for group_id in model.groups:
+        group = model.snapshot.security_groups.get(group_id)
+        rules = (group.rules if group else None) or ()
+        for egress in (False, True):
+            if not any(r.egress is egress and r.protocol == "-1" and r.source == group_id for r in rules):
+                way = "out to" if egress else "in from"
+                yield Fault(
+                    "efa-self-rules",
+                    group_id,
+                    "Properties",
+                    f"no rule lets all protocols {way} the group itself, so the fabric stays down",
+                    f"add IpProtocol -1 {way} the group itself",
+                )
+
+
+def _placement(model: TemplateModel) -> Iterator[Fault]:
+    for logical_id, _, data in model.fleets:
+        placement = name_of((data.get("Placement") or {}).get("GroupName"))
+        strategy = model.resources.get(placement, {}).get("Properties", {}).get("Strategy", "")
+        if strategy != "cluster":
+            continue
+        instance_type = str(data.get("InstanceType", ""))
+        if instance_type.startswith("t") and not instance_type.startswith("trn"):
+            yield Fault(
+                "cluster-placement",
+                placement,
+                "Properties/Strategy",
+                f"{instance_type} is a T type, which no cluster placement group takes",
+                "choose another type, or placement none",
+            )
+        zones = {
+            json.dumps(model.resources.get(subnet, {}).get("Properties", {}).get("AvailabilityZone", subnet))
+            for subnet in model.subnets
+        }
+        if len(zones) > 1:
+            yield Fault(
+                "cluster-placement",
+                logical_id,
+                "Properties/VPCZoneIdentifier",
+                f"{len(zones)} zones, a cluster placement group has one",
+                "use one subnet, or placement spread or none",
+            )
+
+
+def _launch_templates(model: TemplateModel) -> Iterator[Fault]:
+    for logical_id, group, data in model.fleets:
+        template = name_of(group.get("LaunchTemplate", {}).get("LaunchTemplateId")) or logical_id
+        where = "Properties/LaunchTemplateData"
+        interfaces = data.get("NetworkInterfaces") or []
+        if interfaces and (data.get("SecurityGroupIds") or data.get("SecurityGroups")):
+            yield Fault(
+                "launch-template",
+                template,
+                f"{where}/SecurityGroupIds",
+                "SecurityGroupIds beside NetworkInterfaces: EC2 refuses every launch",
+                "move the groups into the NetworkInterfaces block",
+            )
+        for interface in interfaces:
+            if "SubnetId" in interface:
+                yield Fault(
+                    "launch-template",
+                    template,
+                    f"{where}/NetworkInterfaces",
+                    "a SubnetId in the launch template contradicts the auto scaling group's subnets",
+                    "leave SubnetId out",
+                )
+            if not interface.get("Groups"):
+                yield Fault(
+                    "launch-template",
+                    template,
+                    f"{where}/NetworkInterfaces",
+                    "an interface without Groups gets the VPC's default group, so members do not carry their own",
+                    "name the members' group in Groups",
+                )
+
+
+def _wait(model: TemplateModel) -> Iterator[Fault]:
+    waits = [logical_id for logical_id, _ in model.of_type("AWS::CloudFormation::WaitCondition")]
+    groups = {logical_id for logical_id, _, _ in model.fleets}
+    if not waits:
+        yield Fault(
+            "wait-beside-group",
+            next(iter(groups)),
+            "Properties",
+            "no wait condition: the stack would complete without any proof",
+            "wait for the verdict beside the group",
+        )
+    for logical_id, resource in model.resources.items():
+        needed = {*mentions(resource.get("Properties", {})), *_depends_on(resource)}
+        for wait in waits:
+            if wait in needed:
+                yield Fault(
+                    "wait-beside-group",
+                    logical_id,
+                    "DependsOn",
+                    f"{logical_id} depends on {wait}, whose id changes with every proof: an update would meet cycles",
+                    "let only outputs refer to the wait",
+                )
+            if logical_id == wait and needed & groups:
+                yield Fault(
+                    "wait-beside-group",
+                    wait,
+                    "DependsOn",
+                    "the wait stands behind the group, so after a failed launch it never begins and nobody can say why",
+                    "let the wait depend on what the group depends on, not on the group",
+                )
+
+
+def _depends_on(resource: dict[str, Any]) -> list[str]:
+    value = resource.get("DependsOn", [])
+    return [value] if isinstance(value, str) else list(value)
+
+
+def _sizes(template: dict[str, Any], model: TemplateModel) -> Iterator[Fault]:
+    fix = "shrink what the template repeats; its size must not depend on the number of nodes"
+    if len(model.resources) > MAX_RESOURCES:
+        yield Fault(
+            "size-limits", "", "Resources", f"{len(model.resources)} resources, at most {MAX_RESOURCES}", fix
+        )
+    size = len(json.dumps(template).encode())
+    if size > MAX_TEMPLATE_BYTES:
+        yield Fault("size-limits", "", "", f"{size} bytes, at most {MAX_TEMPLATE_BYTES}", fix)
+    for logical_id, data in ((i, d) for i, _, d in model.fleets):
+        length = len(json.dumps(data.get("UserData", "")).encode())
+        if length > MAX_USER_DATA_BYTES:
+            yield Fault(
+                "size-limits",
+                logical_id,
+                "Properties/LaunchTemplateData/UserData",
+                f"user data of about {length} bytes, at most {MAX_USER_DATA_BYTES}",
+                "move it into the archive that nodes fetch",
+            )
+
+
+@jsii.implements(cdk.IPolicyValidationPlugin)
+class Guard:
+    """The plugin. Synthesis exits 1 on any fault and prints rule, place, fault and fix.
+
+    unsafe_rules: the deliberate fault that was asked for: then the mesh's own fault is only
+    reported (`report`), or the fault could not be demonstrated. Every other rule holds.
+    """
+
+    def __init__(self, spec: ClusterSpec, *, unsafe_rules: str = "", outside_cidr: str = "") -> None:
+        self._spec = spec
+        self._unsafe_rules = unsafe_rules
+        self._outside_cidr = outside_cidr
+
+    @property
+    def name(self) -> str:
+        return "fullmesh-guard"
+
+    @property
+    def version(self) -> str:
+        return "1.0.0"
+
+    @property
+    def rule_ids(self) -> list[str]:
+        return list(RULES)
+
+    def validate(self, context: cdk.IPolicyValidationContext) -> cdk.PolicyValidationPluginReport:
+        violations = []
+        for path in context.template_paths:
+            template = json.loads(Path(path).read_text(encoding="utf-8"))
+            for fault in check(template, self._spec, self._outside_cidr):
+                tolerated = bool(self._unsafe_rules) and fault.rule == "mesh-impossible"
+                violations.append(_violation(fault, path, "warning" if tolerated else "error"))
+        failing = [violation for violation in violations if violation.severity == "error"]
+        return cdk.PolicyValidationPluginReport(success=not failing, violations=violations)
+
+
+def _violation(fault: Fault, path: str, severity: str) -> cdk.PolicyViolation:
+    return cdk.PolicyViolation(
+        rule_name=fault.rule,
+        description=f"{fault.detail} (must hold: {RULES[fault.rule]})",
+        fix=fault.fix,
+        severity=severity,
+        violating_resources=[
+            cdk.PolicyViolatingResource(
+                resource_logical_id=fault.resource or "template", template_path=path, locations=[fault.location]
+            )
+        ],
+    )

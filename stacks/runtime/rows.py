@@ -1,0 +1,117 @@
+"""Reads and writes the evidence bucket for the functions (keys: docs/architecture.md)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Dict, List, Optional, Tuple
+
+from cluster import serial
+from diagnosis.report import Diagnosis, NodeReport, Verdict
+
+STAGES = ("mesh", "collective")
+REFEREE = "referee"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One object below rows/RUN/: whose it is, what it is called, and when it was written."""
+
+    key: str
+    member: str
+    name: str
+    written_at_s: float
+
+    @property
+    def instance_id(self) -> str:
+        """MEMBER is ROLE_ID:INSTANCE_ID; blank for the referee's own."""
+        return self.member.partition(":")[2]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A verdict object and when it was written."""
+
+    stage: str
+    written_at_s: float
+    diagnosis: Diagnosis
+
+    @property
+    def ends_proof(self) -> bool:
+        """A mesh that passed still owes the collective; everything else is the end."""
+        return self.stage == "collective" or self.diagnosis.verdict is not Verdict.PASS
+
+
+class Rows:
+    """The objects of one evidence bucket. `client` is a boto3 S3 client."""
+
+    def __init__(self, client: Any, bucket: str) -> None:
+        self._client = client
+        self.bucket = bucket
+
+    def runs(self, run: str) -> List[str]:
+        """`run` and its later checks that left anything, oldest first."""
+        pages = self._client.get_paginator("list_objects_v2").paginate(
+            Bucket=self.bucket, Prefix=f"rows/{run}", Delimiter="/", StartAfter="rows/"
+        )
+        found = [
+            entry["Prefix"].split("/")[1] for page in pages for entry in page.get("CommonPrefixes", ())
+        ]
+        mine = [name for name in found if name == run or name.startswith(f"{run}-check-")]
+        return sorted(mine, key=lambda name: _epoch(name, run))
+
+    def list(self, run: str) -> List[Row]:
+        """Everything that one run left."""
+        pages = self._client.get_paginator("list_objects_v2").paginate(
+            Bucket=self.bucket, Prefix=f"rows/{run}/"
+        )
+        rows = []
+        for page in pages:
+            for entry in page.get("Contents", ()):
+                parts = entry["Key"].split("/", 3)
+                if len(parts) == 4:
+                    rows.append(Row(entry["Key"], parts[2], parts[3], entry["LastModified"].timestamp()))
+        return rows
+
+    def read(self, key: str) -> Any:
+        """One JSON object."""
+        return json.loads(self._client.get_object(Bucket=self.bucket, Key=key)["Body"].read())
+
+    def reports(self, rows: List[Row]) -> Tuple[List[NodeReport], List[str]]:
+        """The latest report of each member, and what could not be read."""
+        best: Dict[str, Row] = {}
+        for name in ("failed.json", "mesh.json", "collective.json"):  # a later stage holds all of the earlier
+            for row in rows:
+                if row.name == name:
+                    best[row.member] = row
+        reports, problems = [], []
+        for row in best.values():
+            try:
+                reports.append(serial.decode(NodeReport, self.read(row.key)))
+            except ValueError as error:
+                problems.append(f"s3://{self.bucket}/{row.key} cannot be read: {error}")
+        return reports, problems
+
+    def latest_verdict(self, rows: List[Row]) -> Optional[Standing]:
+        """The verdict that stands: of the later stage, and there the first that was written."""
+        for stage in reversed(STAGES):
+            found = sorted(
+                (row for row in rows if row.name == f"verdict-{stage}.json"), key=lambda row: row.written_at_s
+            )
+            if found:
+                row = found[0]
+                return Standing(stage, row.written_at_s, serial.decode(Diagnosis, self.read(row.key)))
+        return None
+
+    def write_verdict(self, run: str, stage: str, diagnosis: Diagnosis) -> str:
+        """The referee's own verdict; gives the key."""
+        key = f"rows/{run}/{REFEREE}/verdict-{stage}.json"
+        body = json.dumps(serial.encode(diagnosis)).encode()
+        self._client.put_object(Bucket=self.bucket, Key=key, Body=body, ContentType="application/json")
+        return key
+
+
+def _epoch(name: str, run: str) -> int:
+    """When a check began; the deploy's own run comes before all of them."""
+    digits = name[len(run) :].rpartition("-")[2]
+    return int(digits) if digits.isdigit() else 0

@@ -1,0 +1,287 @@
+"""A synthesised template, read as the account it would make.
+
+The template becomes the same documents that `aws ec2 describe-*` would print after the
+deploy, with logical ids in place of ids and a few instances to stand for the fleet, so
+that `cluster.flows` judges a template exactly as it judges an account.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from cluster.snapshot import ClusterSnapshot
+
+Json = dict[str, Any]
+
+SAMPLES_PER_SUBNET = 2
+"""Members that no rule tells apart are judged once, so two in each subnet stand for any number."""
+
+FIRST_MEMBER_OFFSET = 16
+"""Well past the addresses that EC2 keeps in every subnet."""
+
+ALLOW_ALL: Json = {"IpProtocol": "-1", "CidrIp": "0.0.0.0/0"}
+
+
+@dataclass(frozen=True)
+class TemplateModel:
+    """What the checks ask of a template.
+
+    groups: logical ids (or ids) of the groups on the members' interfaces.
+    members: ids of the instances that stand for the fleet in `snapshot`.
+    """
+
+    resources: dict[str, Json]
+    fleets: tuple[tuple[str, Json, Json], ...]  # logical id, group's properties, launch template data
+    groups: tuple[str, ...] = ()
+    subnets: tuple[str, ...] = ()
+    members: tuple[str, ...] = ()
+    snapshot: ClusterSnapshot = field(default_factory=ClusterSnapshot)
+
+    def of_type(self, kind: str) -> Iterator[tuple[str, Json]]:
+        """Logical id and properties of every resource of a type."""
+        return _of_type(self.resources, kind)
+
+
+def read_template(template: Json, *, outside_cidr: str) -> TemplateModel:
+    """Read a template.
+
+    outside_cidr: the range of subnets that the template only names (an existing VPC's).
+    """
+    resources: dict[str, Json] = template.get("Resources", {})
+    fleets = []
+    for logical_id, group in _of_type(resources, "AWS::AutoScaling::AutoScalingGroup"):
+        launch = group.get("LaunchTemplate", {})
+        template_id = name_of(launch.get("LaunchTemplateId"))
+        data = resources.get(template_id, {}).get("Properties", {}).get("LaunchTemplateData", {})
+        fleets.append((logical_id, group, data))
+    groups: list[str] = []
+    subnets: list[str] = []
+    for _, group, data in fleets:
+        groups += [name_of(item) for item in data.get("SecurityGroupIds", [])]
+        for interface in data.get("NetworkInterfaces", []):
+            groups += [name_of(item) for item in interface.get("Groups", [])]
+        subnets += [name_of(item) for item in group.get("VPCZoneIdentifier", [])]
+    subnets = list(dict.fromkeys(subnets))
+    groups = list(dict.fromkeys(groups))
+    documents = _Documents(resources, outside_cidr)
+    members = documents.add_members(subnets, groups)
+    return TemplateModel(
+        resources=resources,
+        fleets=tuple(fleets),
+        groups=tuple(groups),
+        subnets=tuple(subnets),
+        members=tuple(members),
+        snapshot=ClusterSnapshot.from_documents(documents.build(subnets)),
+    )
+
+
+def name_of(value: Any) -> str:
+    """The logical id behind a Ref or Fn::GetAtt, or the literal itself."""
+    if isinstance(value, dict):
+        if "Ref" in value:
+            return str(value["Ref"])
+        if "Fn::GetAtt" in value:
+            target = value["Fn::GetAtt"]
+            return str(target[0] if isinstance(target, list) else target.split(".")[0])
+        return str(value)
+    return "" if value is None else str(value)
+
+
+def mentions(value: Any) -> Iterator[str]:
+    """Every logical id that a value refers to, at any depth."""
+    if isinstance(value, dict):
+        if set(value) & {"Ref", "Fn::GetAtt"}:
+            yield name_of(value)
+        if "Fn::Sub" in value:
+            text = value["Fn::Sub"][0] if isinstance(value["Fn::Sub"], list) else value["Fn::Sub"]
+            yield from (part.split("}")[0].split(".")[0] for part in str(text).split("${")[1:])
+        for item in value.values():
+            yield from mentions(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from mentions(item)
+
+
+def _of_type(resources: dict[str, Json], kind: str) -> Iterator[tuple[str, Json]]:
+    for logical_id, resource in resources.items():
+        if resource.get("Type") == kind:
+            yield logical_id, resource.get("Properties", {})
+
+
+class _Documents:
+    """Builds what describe-* would print."""
+
+    def __init__(self, resources: dict[str, Json], outside_cidr: str) -> None:
+        self._resources = resources
+        self._outside = str(ipaddress.ip_network(outside_cidr, strict=False))
+        self._instances: list[Json] = []
+
+    def add_members(self, subnets: list[str], groups: list[str]) -> list[str]:
+        for position, subnet in enumerate(subnets):
+            network = ipaddress.ip_network(self._subnet_cidr(subnet))
+            for sample in range(SAMPLES_PER_SUBNET):
+                offset = min(FIRST_MEMBER_OFFSET, network.num_addresses // 2) + sample
+                if subnet not in self._resources:
+                    offset += position * SAMPLES_PER_SUBNET  # subnets outside share one stand-in range
+                self._instances.append(self._instance(subnet, str(network[offset]), groups))
+        return [instance["InstanceId"] for instance in self._instances]
+
+    def build(self, subnets: list[str]) -> Json:
+        return {
+            "security-groups": {"SecurityGroups": list(self._groups())},
+            "security-group-rules": None,
+            "network-acls": {"NetworkAcls": list(self._acls(subnets))},
+            "route-tables": {"RouteTables": list(self._route_tables(subnets))},
+            "subnets": {
+                "Subnets": [
+                    {"SubnetId": s, "VpcId": self._vpc_of(s), "CidrBlock": self._subnet_cidr(s)} for s in subnets
+                ]
+            },
+            "network-interfaces": {
+                "NetworkInterfaces": [
+                    {**i["NetworkInterfaces"][0], "Attachment": {"DeviceIndex": 0, "InstanceId": i["InstanceId"]}}
+                    for i in self._instances
+                ]
+            },
+            "instances": {"Reservations": [{"Instances": self._instances}]},
+            "vpcs": {"Vpcs": [{"VpcId": v, "CidrBlock": self._vpc_cidr(v)} for v in self._vpcs(subnets)]},
+        }
+
+    def _instance(self, subnet: str, address: str, groups: list[str]) -> Json:
+        number = len(self._instances)
+        return {
+            "InstanceId": f"member-{number}",
+            "State": {"Name": "running"},
+            "SubnetId": subnet,
+            "VpcId": self._vpc_of(subnet),
+            "NetworkInterfaces": [
+                {
+                    "NetworkInterfaceId": f"interface-{number}",
+                    "SubnetId": subnet,
+                    "VpcId": self._vpc_of(subnet),
+                    "Status": "in-use",
+                    "Groups": [{"GroupId": group} for group in groups],
+                    "PrivateIpAddress": address,
+                    "PrivateIpAddresses": [{"PrivateIpAddress": address, "Primary": True}],
+                    "Attachment": {"DeviceIndex": 0},
+                }
+            ],
+        }
+
+    def _groups(self) -> Iterator[Json]:
+        rules: dict[tuple[str, bool], list[Json]] = {}
+        for kind, egress in (("SecurityGroupIngress", False), ("SecurityGroupEgress", True)):
+            for _, rule in _of_type(self._resources, f"AWS::EC2::{kind}"):
+                rules.setdefault((name_of(rule.get("GroupId")), egress), []).append(rule)
+        for logical_id, group in _of_type(self._resources, "AWS::EC2::SecurityGroup"):
+            inward = [*group.get("SecurityGroupIngress", []), *rules.get((logical_id, False), [])]
+            outward = [*group.get("SecurityGroupEgress", []), *rules.get((logical_id, True), [])]
+            yield {
+                "GroupId": logical_id,
+                "GroupName": logical_id,
+                "VpcId": name_of(group.get("VpcId")),
+                "IpPermissions": [_permission(rule, "SourceSecurityGroupId", "SourcePrefixListId") for rule in inward],
+                # A group without any outbound rule gets one from EC2 that allows everything.
+                "IpPermissionsEgress": [
+                    _permission(rule, "DestinationSecurityGroupId", "DestinationPrefixListId")
+                    for rule in outward or [ALLOW_ALL]
+                ],
+            }
+
+    def _acls(self, subnets: list[str]) -> Iterator[Json]:
+        taken: set[str] = set()
+        entries: dict[str, list[Json]] = {}
+        for _, entry in _of_type(self._resources, "AWS::EC2::NetworkAclEntry"):
+            entries.setdefault(name_of(entry.get("NetworkAclId")), []).append(
+                {
+                    "RuleNumber": int(entry["RuleNumber"]),
+                    "Protocol": str(entry["Protocol"]),
+                    "RuleAction": entry["RuleAction"],
+                    "Egress": str(entry.get("Egress", False)).lower() == "true",
+                    "CidrBlock": entry.get("CidrBlock") or "::/0",
+                    **({"PortRange": entry["PortRange"]} if "PortRange" in entry else {}),
+                }
+            )
+        for _, link in _of_type(self._resources, "AWS::EC2::SubnetNetworkAclAssociation"):
+            subnet, acl = name_of(link["SubnetId"]), name_of(link["NetworkAclId"])
+            taken.add(subnet)
+            yield _acl(acl, self._vpc_of(subnet), [subnet], entries.get(acl, []))
+        everything = [
+            {
+                "RuleNumber": 100,
+                "Protocol": "-1",
+                "RuleAction": "allow",
+                "Egress": egress,
+                "CidrBlock": "0.0.0.0/0",
+            }
+            for egress in (False, True)
+        ]
+        # Every other subnet has its VPC's default ACL, which allows all until somebody changes it.
+        left = [subnet for subnet in subnets if subnet not in taken]
+        yield _acl("default", self._vpc_of(left[0]) if left else "", left, everything)
+
+    def _route_tables(self, subnets: list[str]) -> Iterator[Json]:
+        table_of = {
+            name_of(link["SubnetId"]): name_of(link["RouteTableId"])
+            for _, link in _of_type(self._resources, "AWS::EC2::SubnetRouteTableAssociation")
+        }
+        for subnet in subnets:
+            vpc = self._vpc_of(subnet)
+            routes = [{"DestinationCidrBlock": self._vpc_cidr(vpc), "GatewayId": "local", "State": "active"}]
+            for _, route in _of_type(self._resources, "AWS::EC2::Route"):
+                if name_of(route.get("RouteTableId")) == table_of.get(subnet, "none"):
+                    target = name_of(route.get("GatewayId") or route.get("NatGatewayId"))
+                    routes.append(
+                        {"DestinationCidrBlock": route["DestinationCidrBlock"], "GatewayId": target, "State": "active"}
+                    )
+            yield {
+                "RouteTableId": f"{table_of.get(subnet, 'main')}-{subnet}",
+                "VpcId": vpc,
+                "Associations": [{"SubnetId": subnet}],
+                "Routes": routes,
+            }
+
+    def _vpcs(self, subnets: list[str]) -> list[str]:
+        return list(dict.fromkeys(self._vpc_of(subnet) for subnet in subnets))
+
+    def _vpc_of(self, subnet: str) -> str:
+        return name_of(self._resources.get(subnet, {}).get("Properties", {}).get("VpcId", "vpc-outside"))
+
+    def _vpc_cidr(self, vpc: str) -> str:
+        return str(self._resources.get(vpc, {}).get("Properties", {}).get("CidrBlock", self._outside))
+
+    def _subnet_cidr(self, subnet: str) -> str:
+        return str(self._resources.get(subnet, {}).get("Properties", {}).get("CidrBlock", self._outside))
+
+
+def _acl(acl_id: str, vpc: str, subnets: list[str], entries: list[Json]) -> Json:
+    return {
+        "NetworkAclId": acl_id,
+        "VpcId": vpc,
+        "IsDefault": acl_id == "default",
+        "Associations": [{"SubnetId": subnet} for subnet in subnets],
+        "Entries": entries,
+    }
+
+
+def _permission(rule: Json, group_key: str, prefix_list_key: str) -> Json:
+    """One rule of a template as one IpPermission."""
+    found: Json = {
+        "IpProtocol": str(rule.get("IpProtocol")),
+        "IpRanges": [{"CidrIp": _cidr(rule["CidrIp"])}] if "CidrIp" in rule else [],
+        "Ipv6Ranges": [{"CidrIpv6": rule["CidrIpv6"]}] if "CidrIpv6" in rule else [],
+        "UserIdGroupPairs": [{"GroupId": name_of(rule[group_key])}] if group_key in rule else [],
+        "PrefixListIds": [{"PrefixListId": name_of(rule[prefix_list_key])}] if prefix_list_key in rule else [],
+    }
+    for key in ("FromPort", "ToPort"):
+        if rule.get(key) is not None:
+            found[key] = int(rule[key])
+    return found
+
+
+def _cidr(value: Any) -> str:
+    """A literal range; one that only the deploy knows counts as the whole world, never as nothing."""
+    return value if isinstance(value, str) else "0.0.0.0/0"
