@@ -1,0 +1,105 @@
+"""Fetch one object of S3 to a file, with the instance's role and Python's standard library alone.
+
+    python3 fetch.py s3://BUCKET/KEY FILE REGION
+
+User data carries this program, with the three modules it imports, for images without an AWS
+CLI; the asset holds it too, for the wheelhouse, with PYTHONPATH=fullmesh.pyz.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import ssl
+import sys
+import time
+from datetime import datetime, timezone
+from typing import List
+
+from probe.endpoints import Endpoint
+from probe.metadata import InstanceMetadata, MetadataError
+from probe.signing import encode_path, sign
+
+PATIENCE_S = 60.0  # a new role's policy, a new endpoint's route: both can take some seconds to count
+TIMEOUT_S = 10.0
+CHUNK_BYTES = 1 << 20
+
+
+class FetchError(RuntimeError):
+    """The object did not arrive whole."""
+
+
+def fetch(bucket: str, key: str, path: str, region: str, metadata: InstanceMetadata) -> int:
+    """Write the object to `path`, whole or not at all; returns its size in bytes.
+
+    Raises:
+        FetchError, MetadataError, OSError, http.client.HTTPException: what went wrong in this try.
+    """
+    endpoint = Endpoint.of("s3", region, "S3")
+    target = endpoint.base_path + encode_path(f"/{bucket}/{key}")
+    headers = sign(
+        credentials=metadata.credentials(),
+        method="GET",
+        host=endpoint.host_header,
+        path=target,
+        headers={},
+        service="s3",
+        region=region,
+        now=datetime.now(timezone.utc),
+    )
+    connection = http.client.HTTPConnection(endpoint.host, endpoint.port, timeout=TIMEOUT_S)
+    if endpoint.secure:
+        context = ssl.create_default_context()
+        connection = http.client.HTTPSConnection(
+            endpoint.host, endpoint.port, timeout=TIMEOUT_S, context=context
+        )
+    try:
+        connection.request("GET", target, headers=headers)
+        answer = connection.getresponse()
+        if answer.status != http.client.OK:
+            raise FetchError(f"status {answer.status}: {answer.read(500).decode(errors='replace')}")
+        size = 0
+        with open(f"{path}.part", "wb") as file:
+            while True:
+                chunk = answer.read(CHUNK_BYTES)
+                if not chunk:
+                    break
+                size += file.write(chunk)
+        expected = answer.headers.get("Content-Length", str(size))
+        if str(size) != expected:
+            raise FetchError(f"{size} of {expected} bytes arrived")
+        os.replace(f"{path}.part", path)
+        return size
+    finally:
+        connection.close()
+
+
+def main(arguments: List[str]) -> int:
+    if len(arguments) != 3 or not arguments[0].startswith("s3://"):
+        sys.stderr.write("usage: fetch.py s3://BUCKET/KEY FILE REGION\n")
+        return 2
+    url, path, region = arguments
+    bucket, _, key = url[len("s3://") :].partition("/")
+    metadata = InstanceMetadata()
+    give_up_at = time.monotonic() + PATIENCE_S
+    wait_s = 0.5
+    while True:
+        try:
+            size = fetch(bucket, key, path, region, metadata)
+        except (FetchError, MetadataError, OSError, http.client.HTTPException) as error:
+            sys.stderr.write(f"{url}: {error or type(error).__name__}\n")
+            if time.monotonic() + wait_s > give_up_at:
+                sys.stderr.write(
+                    f"gave up on {url} after {PATIENCE_S:.0f} s; check that the role may s3:GetObject it and "
+                    f"that the node reaches s3 in {region}: a gateway endpoint, or egress on port 443\n"
+                )
+                return 1
+            time.sleep(wait_s)
+            wait_s = min(2 * wait_s, 8.0)
+        else:
+            sys.stdout.write(f"{url}: {size} bytes\n")
+            return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

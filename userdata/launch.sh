@@ -1,0 +1,114 @@
+#!/bin/bash
+# First boot of a cluster member: writes its configuration, fetches the asset, runs bootstrap.sh.
+# stacks/user_data.py fills in what stands between at signs. Whatever fails here is signalled from
+# here; once bootstrap.sh has let the probe report, the probe's word stands.
+#
+# Branches the local lab does not run: an AWS CLI in the image; no python3 in the image.
+set -euo pipefail
+umask 022
+shopt -s inherit_errexit
+
+readonly ASSET='s3://@ASSET_BUCKET@/@ASSET_KEY@'
+readonly REGION='@REGION@'
+readonly HANDLE_URL='@HANDLE_URL@'
+readonly HOME_DIR=/opt/fullmesh RUN_DIR=/run/fullmesh LOG_DIR=/var/log/fullmesh
+readonly OUTPUT=$LOG_DIR/launch.log
+step=prepare
+
+# One line of text that is safe inside a JSON string.
+plain() { LC_ALL=C tr '\n\t"' "  '" | LC_ALL=C tr '\134' / | LC_ALL=C tr -cd '[:print:]'; }
+
+# Tells the wait condition that this node failed. An empty Content-Type is part of what was signed.
+signal_failure() {
+  local status=$1 output reason data
+  output=$(tail -n 30 "$OUTPUT" 2>/dev/null | plain) || output='(no output)'
+  reason="bootstrap-failed: node $(uname -n): step $step ended with status $status: ${output: -250}"
+  data=${output: -3000}
+  printf '{"Status": "FAILURE", "Reason": "%s", "UniqueId": "verdict", "Data": "%s"}' \
+    "$(printf %s "${reason:0:400}" | plain)" "$data" >"$RUN_DIR/signal.json"
+  if command -v python3 >/dev/null; then
+    HANDLE_URL=$HANDLE_URL python3 - "$RUN_DIR/signal.json" <<'PYTHON'
+import http.client, os, sys, time, urllib.parse
+url = urllib.parse.urlsplit(os.environ["HANDLE_URL"])
+kind = http.client.HTTPSConnection if url.scheme == "https" else http.client.HTTPConnection
+for wait_s in (1, 2, 4, 8, 0):
+    try:
+        connection = kind(url.netloc, timeout=10)
+        body = open(sys.argv[1], "rb").read()
+        connection.request("PUT", url.path + "?" + url.query, body, {"Content-Type": ""})
+        status = connection.getresponse().status
+        if status == 200:
+            sys.exit(0)
+        print(f"the wait condition's handle answered with status {status}", file=sys.stderr)
+    except OSError as error:
+        print(f"the wait condition's handle did not answer: {error}", file=sys.stderr)
+    time.sleep(wait_s)
+sys.exit(1)
+PYTHON
+  else
+    printf 'url = "%s"\n' "$HANDLE_URL" | curl --config - --noproxy '*' --fail --silent --show-error \
+      --retry 4 --retry-connrefused --max-time 10 --request PUT --header 'Content-Type;' \
+      --data-binary "@$RUN_DIR/signal.json"
+  fi
+}
+
+finish() {
+  local status=$?
+  trap - EXIT
+  if ((status != 0)) && [[ ! -e $RUN_DIR/reported ]]; then
+    echo "fullmesh: step $step ended with status $status"
+    if [[ -n $HANDLE_URL ]]; then
+      signal_failure "$status" || echo "fullmesh: the failure could not be signalled"
+    fi
+  fi
+  exit "$status"
+}
+trap finish EXIT
+trap 'exit 143' TERM
+trap 'exit 130' INT
+trap 'exit 129' HUP
+
+# Runs a step; its output goes to the log of this script and to cloud-init's.
+run() {
+  local status=0
+  step=$1
+  shift
+  echo "fullmesh: $step"
+  "$@" >"$OUTPUT" 2>&1 || status=$?
+  cat "$OUTPUT"
+  return "$status"
+}
+
+need_python() {
+  command -v python3 || {
+    echo "python3 is not in this image; use Amazon Linux 2023, Ubuntu, or an image that has it"
+    return 1
+  }
+}
+
+fetch_asset() {
+  if command -v aws && aws s3 cp --only-show-errors --region "$REGION" "$ASSET" "$RUN_DIR/asset.zip"; then
+    return
+  fi
+  python3 "$RUN_DIR/fetch.pyz" "$ASSET" "$RUN_DIR/asset.zip" "$REGION"
+}
+
+mkdir -p "$HOME_DIR" "$RUN_DIR" "$LOG_DIR" /etc/fullmesh
+rm -f "$RUN_DIR/reported"
+cat >/etc/fullmesh/config.json <<'CONFIG'
+@CONFIG@
+CONFIG
+cat >"$RUN_DIR/fetch.txt" <<'FETCH'
+@FETCH@
+FETCH
+
+run python need_python
+run unpack-fetch python3 -c '
+import base64, bz2, sys
+open(sys.argv[2], "wb").write(bz2.decompress(base64.b64decode(open(sys.argv[1]).read())))
+' "$RUN_DIR/fetch.txt" "$RUN_DIR/fetch.pyz"
+run fetch fetch_asset
+run unpack python3 -m zipfile -e "$RUN_DIR/asset.zip" "$HOME_DIR"
+step=bootstrap
+: >"$OUTPUT"
+bash "$HOME_DIR/bootstrap.sh"
