@@ -1,0 +1,138 @@
+"""Plain torch with Gloo on the famous failure: what every rank says, and after how long.
+
+Four nodes behind the lab's routing namespace; their security group opens MASTER_PORT between
+members and nothing else, so that the store works and the mesh is dropped in silence. The short
+time-outs (5 s and 15 s) are measured by every run; torch's own 30 min by --default-timeout,
+whose record later short runs keep.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from bench import contained, record
+from bench.arena import MASTER_PORT, Arena
+
+# from bench.demo_time import famous_failure
+from bench.options import Options
+from bench.ranks import Ranks
+from bench.record import BenchError, Comparison, Figure, Result
+
+NODES = 4
+SHORT_TIMEOUTS_S = (5.0, 15.0)
+DEFAULT_TIMEOUT_S = 1800.0  # torch.distributed.constants.default_pg_timeout: 30 min
+IMPORT_TIMEOUT_S = 120.0
+# Gloo's full mesh gives up after 5 time-outs; what is silent after 6 of them is cut off and said to be.
+SHORT_BOUND = 6
+# With torch's own time-out the ranks that dial fail at about 541 s; a rank that is only dialled
+# stays silent for 5 x 1,800 s. It is cut off this long after the first error, and said to be.
+DEFAULT_PATIENCE_S = 120.0
+DEFAULT_BOUND_S = 1200.0
+
+
+def measure(options: Options) -> Result:
+    """Short time-outs beside `fullmesh demo --fault sg-only-master-port`; or torch's own time-out alone."""
+    kept = record.read(options.output, "raw_torch") or {}
+    runs = {run["timeout_s"]: run for run in kept.get("runs", [])}
+    named = kept.get("fullmesh")
+    if options.default_timeout:
+        runs[DEFAULT_TIMEOUT_S] = contained.call("bench.raw_torch", timeout_s=None)
+    else:
+        for timeout_s in SHORT_TIMEOUTS_S:
+            runs[timeout_s] = contained.call("bench.raw_torch", timeout_s=timeout_s)
+        named = famous_failure(NODES).document()
+    ordered = [runs[key] for key in sorted(runs)]
+    return Result(
+        comparisons=tuple(_comparison(run, named) for run in ordered),
+        data={"torch": record.installed_version("torch"), "nodes": NODES, "runs": ordered, "fullmesh": named},
+        notes=tuple(_words(run) for run in ordered),
+    )
+
+
+def inside(timeout_s: float | None) -> dict[str, Any]:
+    """One run in namespaces of this process's own; timeout_s None = torch's own."""
+    with Arena(NODES) as arena:
+        arena.open_only_master_port()
+        commands = [arena.command(rank, _rank_command(arena, rank, timeout_s)) for rank in range(NODES)]
+        with Ranks(commands, environment=arena.environment()) as ranks:
+            ranks.gather(IMPORT_TIMEOUT_S, "import of torch")
+            return _listen(ranks, timeout_s)
+
+
+def _rank_command(arena: Arena, rank: int, timeout_s: float | None) -> list[str]:
+    command = [
+        arena.torch_python,
+        "-m",
+        "bench.torch_rank",
+        f"--rank={rank}",
+        f"--world-size={NODES}",
+        f"--store={arena.addresses[0]}:{MASTER_PORT}",
+    ]
+    return command if timeout_s is None else [*command, f"--timeout-s={timeout_s}"]
+
+
+def _listen(ranks: Ranks, timeout_s: float | None) -> dict[str, Any]:
+    """Release the barrier, and take down each rank's words until all have spoken or the bound is reached."""
+    measured_at = record.now()
+    started = time.monotonic()
+    ranks.tell("go")
+    bound_s = DEFAULT_BOUND_S if timeout_s is None else SHORT_BOUND * timeout_s
+    said: dict[int, dict[str, Any]] = {}
+    first_error_s: float | None = None
+    while len(said) < NODES and (left_s := started + bound_s - time.monotonic()) > 0:
+        answer = ranks.receive(left_s)
+        if answer is None:
+            break
+        rank, words = answer
+        elapsed_s = round(time.monotonic() - started, 2)
+        said[rank] = words or {"after_s": elapsed_s, "message": f"(ended) {ranks.log(rank)[-2000:]}"}
+        if said[rank]["message"] is None:
+            raise BenchError(
+                f"rank {rank} formed its process group: the security group does not drop the mesh"
+            )
+        if first_error_s is None:
+            first_error_s = said[rank]["after_s"]
+            bound_s = elapsed_s + DEFAULT_PATIENCE_S if timeout_s is None else bound_s
+    cut_off_s = round(time.monotonic() - started, 2)
+    return {
+        "timeout_s": DEFAULT_TIMEOUT_S if timeout_s is None else timeout_s,
+        "is_torch_default": timeout_s is None,
+        "measured_at": measured_at,
+        "command": "python -m bench raw_torch" + (" --default-timeout" if timeout_s is None else ""),
+        "first_error_s": first_error_s,
+        "cut_off_after_s": cut_off_s if len(said) < NODES else None,
+        "ranks": {
+            str(rank): {**said.get(rank, {"after_s": cut_off_s, "message": None}), "log": _log(ranks, rank)}
+            for rank in range(NODES)
+        },
+    }
+
+
+def _log(ranks: Ranks, rank: int) -> list[str]:
+    """torch's own log lines, verbatim, without the stack frames below them."""
+    return [line for line in ranks.log(rank).splitlines() if line.startswith(("[E", "[W", "[I", "[/"))]
+
+
+def _comparison(run: dict[str, Any], named: dict[str, Any] | None) -> Comparison:
+    """The first error of plain torch beside the named cause of fullmesh, each from its own start."""
+    limit = "its own time-out of 30 min" if run["is_torch_default"] else f"timeout={run['timeout_s']:.0f} s"
+    return Comparison(
+        what=f"famous failure, {NODES} nodes, torch with {limit}",
+        ours=Figure(
+            label="fullmesh: last node's boot to the named cause",
+            value=named["named_after_boot_s"] if named else None,
+            note=named["cause"] if named else "not measured: run python -m bench raw_torch",
+        ),
+        theirs=Figure(
+            label="plain torch: start of init_process_group to the first error", value=run["first_error_s"]
+        ),
+    )
+
+
+def _words(run: dict[str, Any]) -> str:
+    lines = [f"timeout {run['timeout_s']:.0f} s, measured {run['measured_at']}:"]
+    for rank, words in run["ranks"].items():
+        text = words["message"].splitlines()[0] if words["message"] else "silent until it was cut off"
+        lines.append(f"    rank {rank} after {words['after_s']:.1f} s: {text}")
+    return "\n".join(lines)
