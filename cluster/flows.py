@@ -22,7 +22,7 @@ from cluster.ports import PortRange, PortSet
 from cluster.rules import NO_PORT, Address, Network
 from cluster.snapshot import ClusterSnapshot
 
-__all__ = ["BlockedRun", "Flow", "Gap", "Obstacle", "Reachability", "Reason", "reachability"]
+__all__ = ["BlockedRun", "Flow", "Gap", "Obstacle", "Place", "Reachability", "Reason", "reachability"]
 
 
 @dataclass(frozen=True)
@@ -66,14 +66,16 @@ class BlockedRun:
 class Reachability:
     """The answer for every ordered pair of members.
 
-    classes: members that no rule tells apart. flows: by (class, class); a class with one
-    member has no flow to itself.
+    classes: members that no rule tells apart. places: how rules see each class (its first
+    member's address stands for all), or what is missing to see it. flows: by (class, class);
+    a class with one member has no flow to itself.
     """
 
     members: Tuple[str, ...]
     need: PortSet
     classes: Tuple[Tuple[str, ...], ...]
     class_of: Mapping[str, int]
+    places: Tuple[Union[Place, Gap], ...]
     flows: Mapping[Tuple[int, int], Flow]
 
     def between(self, source: str, destination: str) -> Flow:
@@ -157,6 +159,7 @@ def reachability(
         need=need,
         classes=tuple(tuple(group) for group in classes),
         class_of=class_of,
+        places=tuple(first),
         flows=flows,
     )
 

@@ -115,8 +115,7 @@ class PathRules:
 
     def stages(self, source: Place, target: Place) -> Tuple[Stage, ...]:
         """All stages in the packet's order; the same objects for ways that are alike."""
-        out = self._groups(source, target, egress=True)
-        into = self._groups(target, source, egress=False)
+        out, into = self.group_stages(source, target)
         if source.subnet_id and source.subnet_id == target.subnet_id:
             return (out, into)
         return (
@@ -129,6 +128,10 @@ class PathRules:
             self._route(target, source, Reason.NO_RETURN_ROUTE),
             self._acl(source, target, Reason.ACL_REPLY_INGRESS),
         )
+
+    def group_stages(self, source: Place, target: Place) -> Tuple[Stage, Stage]:
+        """What the security groups alone say: the sender's on the way out, the receiver's in."""
+        return self._groups(source, target, egress=True), self._groups(target, source, egress=False)
 
     def _once(self, key: Tuple[Any, ...], work: Callable[[], Stage]) -> Stage:
         found = self._memo.get(key)
