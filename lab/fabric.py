@@ -103,7 +103,7 @@ class Fabric:
         self._vpc_cidrs = wanted
 
     def plug(self, links: Sequence[Tuple[Link, int]]) -> None:
-        """Create the veths of nodes; each `int` is the pid (as seen here) of a process in the node's namespace."""
+        """Create the veths of nodes, each with the pid (as seen here) of a process in its namespace."""
         commands: List[str] = []
         for link, pid in links:
             commands += [

@@ -43,8 +43,8 @@ _HOST_DIRECTORIES = (
 )
 _OWN_DIRECTORIES = (
     "dev", "etc", "home", "mnt", "opt", "proc", "root", "run", "srv", "sys", "tmp", "var",
-    "run/lock", "etc/fullmesh", "etc/systemd/system", "var/cache", "var/lib/cloud/instance/scripts", "var/log",
-    "var/tmp", "dev/pts", "dev/shm",
+    "run/lock", "etc/fullmesh", "etc/systemd/system", "var/cache", "var/lib/cloud/instance/scripts",
+    "var/log", "var/tmp", "dev/pts", "dev/shm",
 )  # fmt: skip
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _DEVICE_LINKS = {
@@ -98,7 +98,7 @@ class Image:
     needs_python3: bool
 
     @classmethod
-    def of_this_machine(cls) -> "Image":
+    def of_this_machine(cls) -> Image:
         """The image made of this machine's programs and of the Python that runs this process."""
         binds: List[Tuple[str, str]] = []
         links: List[Tuple[str, str]] = []
@@ -164,7 +164,7 @@ def build(image: Image, identity: Identity, where: Path) -> None:
     syscalls.mount("node", root, "tmpfs", syscalls.MS_NOSUID, "mode=755,size=50%")
     for name in _OWN_DIRECTORIES:
         os.makedirs(f"{root}/{name}", exist_ok=True)
-    for name in ("tmp", "var/tmp", "dev/shm"):  # noqa: S108 - the node's own
+    for name in ("tmp", "var/tmp", "dev/shm"):
         os.chmod(f"{root}/{name}", 0o1777)  # noqa: S103 - as on any machine
     os.chmod(f"{root}/root", 0o700)
     os.symlink("/run", f"{root}/var/run")
@@ -241,7 +241,8 @@ def _write_etc(image: Image, identity: Identity, root: str) -> None:
         "hostname": f"{identity.host_name}\n",
         # as on EC2's own images: a node's name is the resolver's to tell
         "hosts": "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n",
-        "resolv.conf": f"search {identity.domain}\nnameserver {identity.resolver}\noptions timeout:2 attempts:2\n",
+        "resolv.conf": f"search {identity.domain}\nnameserver {identity.resolver}\n"
+        "options timeout:2 attempts:2\n",
         "nsswitch.conf": "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nnetworks: files\n"
         "protocols: files\nservices: files\n",
         "host.conf": "multi on\n",

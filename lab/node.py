@@ -179,7 +179,8 @@ def _first_boot(plan: NodePlan, system: image.Image) -> tuple[int, Optional[int]
             os.dup2(write, 1)
             os.dup2(write, 2)
             os.closerange(3, 1024)
-            os.execve(_SCRIPT, [_SCRIPT], boot_environment(plan.identity, system))
+            environment = boot_environment(plan.identity, system)
+            os.execve(_SCRIPT, [_SCRIPT], environment)  # noqa: S606 - the user data is the program
         except OSError as error:
             os.write(2, f"cannot run the user data: {error}\n".encode())
         finally:

@@ -92,10 +92,13 @@ def _refused(error: OSError) -> SandboxError:
     )
 
 
-def die_with_parent(number: int, parent: int) -> None:
-    """Get signal `number` when the parent's thread ends; exit now if `parent` is gone already."""
+def die_with_parent(number: int = signal.SIGKILL, parent: Optional[int] = None) -> None:
+    """Get signal `number` when the parent's thread ends; exit now if `parent` is gone already.
+
+    Without a `parent` it serves as a `preexec_fn`, which the parent waits for.
+    """
     syscalls.set_parent_death_signal(number)
-    if os.getppid() != parent:
+    if parent is not None and os.getppid() != parent:
         os._exit(1)
 
 
@@ -114,13 +117,12 @@ def contain() -> int:
     file system and network (nodes get their own later), and dies with the guard.
 
     Raises:
-        SandboxError: in the guard, when the kernel forbids it; it names the ways out.
+        SandboxError: the kernel forbids it; names the ways out.
     """
     try:
         if needs_user_namespace():
             _become_root_of_a_user_namespace()
-        syscalls.unshare(syscalls.CLONE_NEWPID | syscalls.CLONE_NEWNS)
-        syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_SLAVE)
+        syscalls.unshare(syscalls.CLONE_NEWPID)
     except OSError as error:
         raise _refused(error) from error
     alive, hold = os.pipe()
@@ -135,6 +137,12 @@ def contain() -> int:
     if select.select([alive], [], [], 0)[0]:  # end of file: the guard died before the line above
         os._exit(1)
     os.close(alive)
+    try:
+        # here and not in the guard, which could not remove a folder that it sees mounted
+        syscalls.unshare(syscalls.CLONE_NEWNS)
+        syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_SLAVE)
+    except OSError as error:
+        raise _refused(error) from error
     return 0
 
 
@@ -223,7 +231,7 @@ def run_in(fd: int, argv: Sequence[str], text: str) -> None:
     def join() -> None:
         syscalls.setns(fd, syscalls.CLONE_NEWNET)
 
-    done = subprocess.run(  # noqa: PLW1509 - the process has no other threads here
+    done = subprocess.run(
         list(argv), input=text, capture_output=True, text=True, check=False, preexec_fn=join
     )
     if done.returncode != 0:

@@ -1,0 +1,40 @@
+"""Runs a command inside a node of a running lab, from any process of the user who started it."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import List, Sequence
+
+from lab import image
+from lab.state import LabState, NodeState
+
+_NAMESPACES = ("--mount", "--net", "--uts", "--ipc", "--pid")
+
+
+def command(state: LabState, node: NodeState, argv: Sequence[str]) -> List[str]:
+    """The argument list that runs `argv` inside the node as its root; for subprocess, never a shell.
+
+    nsenter joins the namespaces (the user namespace first, which then allows the others), setpriv
+    ties the command to nsenter's life and takes the rights a node does not have, and env gives it
+    what a fresh login on the node would.
+    """
+    user = ["--user", "--preserve-credentials"] if state.rootless else []
+    variables = {
+        "PATH": state.search_path,
+        "HOME": "/root",
+        "USER": "root",
+        "LANG": "C.UTF-8",
+        "TERM": "xterm",
+        **state.environment,
+    }
+    return [
+        "nsenter", "--target", str(node.pid), *user, *_NAMESPACES, "--wd=/root", "--",
+        "setpriv", "--pdeathsig", "KILL", "--bounding-set", image.bounding_set_argument(),
+        "env", "-i", *(f"{key}={value}" for key, value in variables.items()),
+        *argv,
+    ]  # fmt: skip
+
+
+def enter(state: LabState, node: NodeState, argv: Sequence[str]) -> int:
+    """Run `argv` inside the node with this process's terminal; returns its exit status."""
+    return subprocess.run(command(state, node, argv), check=False).returncode

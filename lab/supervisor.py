@@ -1,0 +1,158 @@
+"""Holds a whole lab: the control plane, the VPC, the nodes. Foreground, and nothing outlives it.
+
+`run` starts a guard process and waits. The guard makes the namespaces (`lab.sandbox`) and waits in
+turn for the lab's init, which does the work. Whoever is killed, the rest goes: the init and all it
+started with the guard, by the kernel; the guard with the caller, after it has removed the state file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Callable, Dict, Optional
+
+from cluster.serial import decode, encode
+from lab import state
+from lab.state import LabState
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+SUPERVISOR_LOG = "supervisor.log"
+CONTROL_PLANE_LOG = "control-plane.log"
+WORK = "work"
+_PASSED_ON = ("PATH", "LANG", "PYTHONPATH", "HOME")
+_STOP_TIMEOUT_S = 15.0
+
+
+class LabError(RuntimeError):
+    """The lab did not start, or ended by itself; says why and what to do."""
+
+
+@dataclass(frozen=True)
+class LabOptions:
+    """port: of the control plane on 127.0.0.1, 0 = any free one."""
+
+    state_dir: str
+    log_dir: str
+    port: int = 0
+    region: str = "us-east-1"
+
+
+def read_state(state_dir: Path) -> Optional[LabState]:
+    """The lab that runs with this state folder; None when none does, also if one was killed there."""
+    return state.read(state_dir)
+
+
+def run(options: LabOptions, ready: Callable[[LabState], None]) -> None:
+    """Run a lab until it is stopped; calls `ready` once its control plane answers.
+
+    Call it from a thread that lives as long as the lab. On KeyboardInterrupt the lab is ended
+    before the exception goes on.
+
+    Raises:
+        LabError: another lab runs with this folder, the port is taken, the kernel refuses
+            namespaces, or the lab ended by itself.
+    """
+    state_dir, log_dir = Path(options.state_dir).resolve(), Path(options.log_dir).resolve()
+    state_dir.mkdir(parents=True, exist_ok=True)
+    log_dir.mkdir(parents=True, exist_ok=True)
+    running = read_state(state_dir)
+    if running is not None:
+        raise LabError(_already(running))
+    options = dataclasses.replace(
+        options, state_dir=str(state_dir), log_dir=str(log_dir), port=_free_port(options.port)
+    )
+    news, theirs = os.pipe()
+    environment = {key: os.environ[key] for key in _PASSED_ON if key in os.environ}
+    log = log_dir / SUPERVISOR_LOG
+    with log.open("ab") as output:
+        guard = subprocess.Popen(
+            [sys.executable, "-m", "lab.guard", str(theirs), str(os.getpid()), json.dumps(encode(options))],
+            cwd=REPOSITORY,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            pass_fds=(theirs,),
+            start_new_session=True,  # Ctrl-C reaches the caller only, which then ends the lab in order
+        )
+    os.close(theirs)
+    try:
+        _follow(news, ready, log)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            guard.terminate()
+        guard.wait()
+        os.close(news)
+
+
+def _follow(news: int, ready: Callable[[LabState], None], log: Path) -> None:
+    """Pass the lab's news on until it ends."""
+    with os.fdopen(news, "r", closefd=False) as lines:
+        for line in lines:
+            message = json.loads(line)
+            if "error" in message:
+                raise LabError(message["error"])
+            if "stopped" in message:
+                return
+            ready(decode(LabState, message["ready"]))
+    raise LabError(f"the lab ended by itself; its log is {log}")
+
+
+def stop(running: LabState) -> None:
+    """End a running lab and wait until it is gone.
+
+    Raises:
+        LabError: it did not end.
+    """
+    try:
+        guard = os.pidfd_open(running.pid)
+    except ProcessLookupError:
+        return
+    try:
+        signal.pidfd_send_signal(guard, signal.SIGTERM)
+        if not select.select([guard], [], [], _STOP_TIMEOUT_S)[0]:
+            raise LabError(f"the lab (process {running.pid}) did not end within {_STOP_TIMEOUT_S:g} s")
+    finally:
+        os.close(guard)
+    deadline = time.monotonic() + _STOP_TIMEOUT_S
+    while read_state(Path(running.state_dir)) is not None and time.monotonic() < deadline:
+        time.sleep(0.02)
+
+
+def _already(running: LabState) -> str:
+    return (
+        f"a lab is running already with this folder ({running.state_dir}, process {running.pid}, "
+        f"since {running.started_at}); end it with: fullmesh lab down"
+    )
+
+
+def _free_port(port: int) -> int:
+    with socket.socket() as attempt:
+        attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            attempt.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise LabError(
+                f"port {port} on 127.0.0.1 cannot be used ({error.strerror}); "
+                "choose another one, or 0 for any that is free"
+            ) from error
+        chosen: int = attempt.getsockname()[1]
+        return chosen
+
+
+def log_paths(log_dir: str) -> Dict[str, Path]:
+    """The logs of a lab's own parts, by name."""
+    return {
+        "supervisor": Path(log_dir) / SUPERVISOR_LOG,
+        "control plane": Path(log_dir) / CONTROL_PLANE_LOG,
+    }
