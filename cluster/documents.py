@@ -8,15 +8,23 @@ from __future__ import annotations
 
 import dataclasses
 import ipaddress
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple, TypeVar
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, TypeVar
 
-from cluster.rules import NetworkAclEntry, Route, SecurityGroupRule, SourceKind, protocol_name
+from cluster.document_rules import (
+    Json,
+    ShapeError,
+    need,
+    read_acl,
+    read_group,
+    read_listed_rule,
+    read_route_table,
+    tags_of,
+)
+from cluster.rules import SecurityGroupRule
 from cluster.snapshot import (
     ClusterSnapshot,
     Instance,
     Interface,
-    NetworkAcl,
-    RouteTable,
     SecurityGroup,
     Subnet,
     Table,
@@ -24,26 +32,6 @@ from cluster.snapshot import (
 )
 
 T = TypeVar("T")
-Json = Mapping[str, Any]
-
-ROUTE_TARGETS = (
-    "GatewayId",
-    "NatGatewayId",
-    "TransitGatewayId",
-    "VpcPeeringConnectionId",
-    "EgressOnlyInternetGatewayId",
-    "NetworkInterfaceId",
-    "InstanceId",
-    "LocalGatewayId",
-    "CarrierGatewayId",
-    "CoreNetworkArn",
-    "OdbNetworkArn",
-)
-"""InstanceId stands after NetworkInterfaceId: a route to an instance names both."""
-
-
-class _ShapeError(ValueError):
-    """An entry lacks a value or holds one of another kind."""
 
 
 def read_documents(documents: Mapping[str, Any], problems: Mapping[str, str]) -> ClusterSnapshot:
@@ -52,8 +40,8 @@ def read_documents(documents: Mapping[str, Any], problems: Mapping[str, str]) ->
     instances = read.table("instances", "Instances", _instance, entries=read.instances())
     return ClusterSnapshot(
         security_groups=_groups(read),
-        network_acls=read.table("network-acls", "NetworkAcls", _acl),
-        route_tables=read.table("route-tables", "RouteTables", _route_table),
+        network_acls=read.table("network-acls", "NetworkAcls", read_acl),
+        route_tables=read.table("route-tables", "RouteTables", read_route_table),
         subnets=read.table("subnets", "Subnets", _subnet),
         interfaces=_interfaces(read),
         instances=instances,
@@ -108,7 +96,7 @@ class _Reader:
         for position, entry in enumerate(found):
             try:
                 if not isinstance(entry, Mapping):
-                    raise _ShapeError(f"expected an object, got {entry!r}")
+                    raise ShapeError(f"expected an object, got {entry!r}")
                 item_id, item = build(entry)
                 items[item_id] = item
             except (ValueError, TypeError, AttributeError, LookupError) as error:
@@ -116,24 +104,13 @@ class _Reader:
         return Table(items=items, problem=problem)
 
 
-def _need(entry: Json, key: str) -> str:
-    value = entry.get(key)
-    if not isinstance(value, str) or not value:
-        raise _ShapeError(f"{key} is {value!r}")
-    return value
-
-
-def _tags(entry: Json, key: str = "Tags") -> Dict[str, str]:
-    return {tag["Key"]: tag.get("Value", "") for tag in entry.get(key) or () if "Key" in tag}
-
-
 def _groups(read: _Reader) -> Table[SecurityGroup]:
     """Groups with their rules; the rules' own ids are added where their document is there.
 
     Without the groups' document, the rules' document alone tells a group that it names.
     """
-    groups = read.table("security-groups", "SecurityGroups", _group)
-    rules = read.table("security-group-rules", "SecurityGroupRules", _listed_rule)
+    groups = read.table("security-groups", "SecurityGroups", read_group)
+    rules = read.table("security-group-rules", "SecurityGroupRules", read_listed_rule)
     if groups.items or groups.complete or not rules.complete:
         named = {_rule_key(rule): rule.rule_id for rule in rules}
         return Table(items={g.id: _with_rule_ids(g, named) for g in groups}, problem=groups.problem)
@@ -153,156 +130,6 @@ def _with_rule_ids(group: SecurityGroup, named: Mapping[Tuple[Any, ...], str]) -
     return dataclasses.replace(group, rules=rules)
 
 
-def _group(entry: Json) -> Tuple[str, SecurityGroup]:
-    group_id = _need(entry, "GroupId")
-    rules: List[SecurityGroupRule] = []
-    for key, egress in (("IpPermissions", False), ("IpPermissionsEgress", True)):
-        if not isinstance(entry.get(key), list):
-            raise _ShapeError(f"{group_id} has no list {key}")
-        for permission in entry[key]:
-            rules += _permission(group_id, egress, permission)
-    return group_id, SecurityGroup(
-        id=group_id,
-        name=entry.get("GroupName", ""),
-        vpc_id=entry.get("VpcId", ""),
-        description=entry.get("Description", ""),
-        rules=tuple(rules),
-        tags=_tags(entry),
-    )
-
-
-def _permission(group_id: str, egress: bool, entry: Json) -> Iterator[SecurityGroupRule]:
-    """One rule for each of the permission's sources: every entry of all four lists counts."""
-    protocol, first, last = _traffic(entry)
-    base = SecurityGroupRule(
-        group_id=group_id,
-        egress=egress,
-        protocol=protocol,
-        first=first,
-        last=last,
-        kind=SourceKind.CIDR,
-        source="",
-    )
-    for key, field in (("IpRanges", "CidrIp"), ("Ipv6Ranges", "CidrIpv6")):
-        for item in entry.get(key) or ():
-            cidr = _need(item, field)
-            yield dataclasses.replace(
-                base,
-                source=cidr,
-                network=ipaddress.ip_network(cidr, strict=False),
-                description=item.get("Description", ""),
-            )
-    for pair in entry.get("UserIdGroupPairs") or ():
-        yield dataclasses.replace(
-            base,
-            kind=SourceKind.GROUP,
-            source=_need(pair, "GroupId"),
-            peering_status=pair.get("PeeringStatus", ""),
-            description=pair.get("Description", ""),
-        )
-    for item in entry.get("PrefixListIds") or ():
-        yield dataclasses.replace(
-            base,
-            kind=SourceKind.PREFIX_LIST,
-            source=_need(item, "PrefixListId"),
-            description=item.get("Description", ""),
-        )
-
-
-def _traffic(entry: Json) -> Tuple[str, Optional[int], Optional[int]]:
-    protocol = protocol_name(_need(entry, "IpProtocol"))
-    first, last = entry.get("FromPort"), entry.get("ToPort")
-    if protocol == "-1":
-        return protocol, None, None
-    if protocol in ("tcp", "udp") and (first in (None, -1) or last in (None, -1)):
-        return protocol, None, None
-    return protocol, None if first is None else int(first), None if last is None else int(last)
-
-
-def _listed_rule(entry: Json) -> Tuple[str, SecurityGroupRule]:
-    """A rule as describe-security-group-rules prints it: one source each."""
-    rule_id = _need(entry, "SecurityGroupRuleId")
-    protocol, first, last = _traffic(entry)
-    reference = entry.get("ReferencedGroupInfo") or {}
-    cidr = entry.get("CidrIpv4") or entry.get("CidrIpv6")
-    if cidr:
-        kind, source = SourceKind.CIDR, cidr
-    elif entry.get("PrefixListId"):
-        kind, source = SourceKind.PREFIX_LIST, entry["PrefixListId"]
-    else:
-        kind, source = SourceKind.GROUP, _need(reference, "GroupId")
-    return rule_id, SecurityGroupRule(
-        group_id=_need(entry, "GroupId"),
-        egress=bool(entry.get("IsEgress")),
-        protocol=protocol,
-        first=first,
-        last=last,
-        kind=kind,
-        source=source,
-        network=ipaddress.ip_network(cidr, strict=False) if cidr else None,
-        peering_status=reference.get("PeeringStatus", ""),
-        description=entry.get("Description", ""),
-        rule_id=rule_id,
-    )
-
-
-def _acl(entry: Json) -> Tuple[str, NetworkAcl]:
-    acl_id = _need(entry, "NetworkAclId")
-    if not isinstance(entry.get("Entries"), list):
-        raise _ShapeError(f"{acl_id} has no list Entries")
-    return acl_id, NetworkAcl(
-        id=acl_id,
-        vpc_id=entry.get("VpcId", ""),
-        subnet_ids=tuple(_need(item, "SubnetId") for item in entry.get("Associations") or ()),
-        entries=tuple(_acl_entry(item) for item in entry["Entries"]),
-        default=bool(entry.get("IsDefault")),
-    )
-
-
-def _acl_entry(entry: Json) -> NetworkAclEntry:
-    cidr = entry.get("CidrBlock") or _need(entry, "Ipv6CidrBlock")
-    ports = entry.get("PortRange") or {}
-    action = _need(entry, "RuleAction").lower()
-    if action not in ("allow", "deny"):
-        raise _ShapeError(f"RuleAction is {action!r}")
-    return NetworkAclEntry(
-        number=int(entry["RuleNumber"]),
-        egress=bool(entry["Egress"]),
-        allow=action == "allow",
-        protocol=protocol_name(str(entry["Protocol"])),
-        network=ipaddress.ip_network(cidr, strict=False),
-        first=ports.get("From"),
-        last=ports.get("To"),
-    )
-
-
-def _route_table(entry: Json) -> Tuple[str, RouteTable]:
-    table_id = _need(entry, "RouteTableId")
-    associations = [
-        item
-        for item in entry.get("Associations") or ()
-        if (item.get("AssociationState") or {}).get("State", "associated") != "disassociated"
-    ]
-    return table_id, RouteTable(
-        id=table_id,
-        vpc_id=entry.get("VpcId", ""),
-        main=any(item.get("Main") for item in associations),
-        subnet_ids=tuple(item["SubnetId"] for item in associations if item.get("SubnetId")),
-        routes=tuple(_route(item) for item in entry.get("Routes") or ()),
-    )
-
-
-def _route(entry: Json) -> Route:
-    cidr = entry.get("DestinationCidrBlock") or entry.get("DestinationIpv6CidrBlock")
-    target = next((entry[key] for key in ROUTE_TARGETS if entry.get(key)), "")
-    return Route(
-        destination=ipaddress.ip_network(cidr, strict=False) if cidr else None,
-        target=target,
-        active=entry.get("State", "active") == "active",
-        prefix_list=entry.get("DestinationPrefixListId", ""),
-    )
-
-
 def _cidrs(entry: Json, key: str, *extra: Optional[str]) -> Tuple[str, ...]:
     """Every associated block, once; a block that is going or gone does not count."""
     found = [cidr for cidr in extra if cidr]
@@ -315,39 +142,39 @@ def _cidrs(entry: Json, key: str, *extra: Optional[str]) -> Tuple[str, ...]:
 
 
 def _subnet(entry: Json) -> Tuple[str, Subnet]:
-    subnet_id = _need(entry, "SubnetId")
+    subnet_id = need(entry, "SubnetId")
     return subnet_id, Subnet(
         id=subnet_id,
-        vpc_id=_need(entry, "VpcId"),
+        vpc_id=need(entry, "VpcId"),
         cidrs=_cidrs(entry, "CidrBlockAssociationSet", entry.get("CidrBlock")),
         availability_zone=entry.get("AvailabilityZone", ""),
-        tags=_tags(entry),
+        tags=tags_of(entry),
     )
 
 
 def _vpc(entry: Json) -> Tuple[str, Vpc]:
-    vpc_id = _need(entry, "VpcId")
+    vpc_id = need(entry, "VpcId")
     return vpc_id, Vpc(
         id=vpc_id,
         cidrs=_cidrs(entry, "CidrBlockAssociationSet", entry.get("CidrBlock")),
-        tags=_tags(entry),
+        tags=tags_of(entry),
     )
 
 
 def _instance(entry: Json) -> Tuple[str, Instance]:
-    instance_id = _need(entry, "InstanceId")
+    instance_id = need(entry, "InstanceId")
     placement = entry.get("Placement") or {}
     options = entry.get("MetadataOptions") or {}
     return instance_id, Instance(
         id=instance_id,
-        state=_need(entry.get("State") or {}, "Name"),
+        state=need(entry.get("State") or {}, "Name"),
         instance_type=entry.get("InstanceType", ""),
         image_id=entry.get("ImageId", ""),
         availability_zone=placement.get("AvailabilityZone", ""),
         placement_group=placement.get("GroupName", ""),
         subnet_id=entry.get("SubnetId", ""),
         vpc_id=entry.get("VpcId", ""),
-        tags=_tags(entry),
+        tags=tags_of(entry),
         metadata_options={str(key): str(value) for key, value in options.items()},
     )
 
@@ -373,7 +200,7 @@ def _interfaces(read: _Reader) -> Table[Interface]:
 
 
 def _interface(entry: Json) -> Tuple[str, Interface]:
-    interface_id = _need(entry, "NetworkInterfaceId")
+    interface_id = need(entry, "NetworkInterfaceId")
     attachment = entry.get("Attachment") or {}
     private = entry.get("PrivateIpAddresses") or ()
     addresses = [entry.get("PrivateIpAddress")] + [item.get("PrivateIpAddress") for item in private]
@@ -387,7 +214,7 @@ def _interface(entry: Json) -> Tuple[str, Interface]:
         id=interface_id,
         subnet_id=entry.get("SubnetId", ""),
         vpc_id=entry.get("VpcId", ""),
-        group_ids=tuple(_need(item, "GroupId") for item in groups) if isinstance(groups, list) else None,
+        group_ids=tuple(need(item, "GroupId") for item in groups) if isinstance(groups, list) else None,
         addresses=tuple(dict.fromkeys(a for a in addresses if a)),
         public_addresses=tuple(dict.fromkeys(a for a in public if a)),
         instance_id=attachment.get("InstanceId", ""),
