@@ -1,0 +1,192 @@
+"""The commands behind `check` and `node`: take the place, run the stages, answer."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import time
+from dataclasses import dataclass
+from typing import Iterator, Mapping, Optional
+
+from diagnosis.causes import finding
+from diagnosis.report import CollectiveResult, Diagnosis, StepFailure, Verdict
+from probe.board import BoardError
+from probe.collective_stage import prove_collective
+from probe.discover import (
+    DEFAULT_MASTER_PORT,
+    LAUNCHER_VARIABLES,
+    DiscoverError,
+    EnvironmentIncomplete,
+    Place,
+    Wish,
+    read_config,
+    take_place,
+)
+from probe.discover import by_ec2 as place_on_ec2
+from probe.interfaces import interface_of, read_interfaces
+from probe.node_files import write_node_files
+from probe.preflight import distributed_environment
+from probe.rows import MESH_ROW, Say, read_reports, read_verdict, row_names
+from probe.run import await_verdict, bench_for, prove_mesh, report_failure
+from probe.verdict import COLLECTIVE, MESH, Bench
+
+LEFT = "left"
+# How long rank 0 serves the meeting place after its own answer: several polls of a loaded peer.
+LEAVE_PATIENCE_S = 10.0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The cluster's verdict, and whether this process is the one to show it."""
+
+    diagnosis: Diagnosis
+    shown: bool = True
+
+
+def check(wish: Wish, say: Say, *, collective: bool) -> Answer:
+    """Prove the mesh, then (where it passed, and there is torch) an all_reduce; signals nobody.
+
+    Raises:
+        DiscoverError, BoardError: this node's place cannot be told or taken.
+    """
+    environ = dict(os.environ)
+    try:
+        with take_place(_with_run(wish, say), environ) as place:
+            bench = bench_for(place, say, signals=False)
+            shown = place.local_rank == 0 and place.rank in (None, 0)
+            diagnosis = await_verdict(bench, MESH) if place.local_rank else prove_mesh(bench, environ)
+            if collective and diagnosis.verdict is Verdict.PASS:
+                diagnosis = _collective(bench, diagnosis, environ)
+            leave(bench)
+            return Answer(diagnosis=diagnosis, shown=shown)
+    except EnvironmentIncomplete as error:
+        return Answer(diagnosis=_env_missing(str(error), environ))
+
+
+def _collective(bench: Bench, mesh: Diagnosis, environ: Mapping[str, str]) -> Diagnosis:
+    """Both stages' verdict. Where no member has torch, the mesh's, with the collective SKIPPED."""
+    if bench.place.local_rank:
+        return prove_collective(bench, environ)
+    listing = bench.waiter.look()
+    rows = read_reports(bench.place.board, row_names(listing, (MESH_ROW,)), bench.say)
+    without = [row.name for row in rows if row.host is not None and "torch" not in row.host.versions]
+    if len(without) == len(rows):
+        reason = "torch is not installed for the Python of any member"
+        bench.say(reason)
+        skipped = CollectiveResult(outcome=Verdict.SKIPPED, world_size=bench.place.nodes, error=reason)
+        return dataclasses.replace(mesh, collective=skipped)
+    return prove_collective(
+        bench, environ, unable=f"torch is not installed on {', '.join(without)}" if without else ""
+    )
+
+
+def node_stage(stage: str, say: Say) -> Answer:
+    """`node mesh` or `node collective` of a deployed node; a PASS of the latter leaves the node's files.
+
+    Raises:
+        DiscoverError: this is no deployed node. Whoever waits for it was told, where that is possible.
+    """
+    environ = dict(os.environ)
+    with _place_or_signal(say) as place:
+        bench = bench_for(place, say, signals=True)
+        stands = bench.waiter.look().verdict(stage)
+        if stands is not None and f"{place.member_id}/{MESH_ROW}" in bench.waiter.look().names:
+            say(f"{stage} was judged before: {place.board.where(stands)}; for a new look: check --run NAME")
+            diagnosis = read_verdict(place.board, stands)
+        else:
+            diagnosis = (prove_mesh if stage == MESH else prove_collective)(bench, environ)
+    if stage == COLLECTIVE and diagnosis.verdict is Verdict.PASS:
+        _leave_files(place, diagnosis, say)
+    return Answer(diagnosis=diagnosis)
+
+
+def node_failed(step: str, status: int, output: str, say: Say) -> Answer:
+    """`node failed`: a step of the start-up ended with `status`; `output` is its last lines.
+
+    Raises:
+        DiscoverError: as `node_stage`.
+    """
+    failure = StepFailure(step=step, exit_status=status, output=output)
+    with _place_or_signal(say, failure) as place:
+        return Answer(
+            diagnosis=report_failure(bench_for(place, say, signals=True), failure, dict(os.environ))
+        )
+
+
+@contextlib.contextmanager
+def _place_or_signal(say: Say, failure: Optional[StepFailure] = None) -> Iterator[Place]:
+    """A deployed node's place. A node that does not know its own still has the handle to tell it."""
+    config = read_config()
+    try:
+        place = place_on_ec2(Wish())
+    except DiscoverError as error:
+        from probe.aws import CredentialChain  # noqa: PLC0415 - http and ssl, only on AWS
+        from probe.publish import AwsPublisher  # noqa: PLC0415 - as above
+
+        evidence = [str(error)]
+        if failure is not None:
+            evidence.append(f"step {failure.step} ended with {failure.exit_status}: {failure.output[-500:]}")
+        diagnosis = Diagnosis(
+            verdict=Verdict.UNKNOWN,
+            unanswered=tuple(evidence),
+            next_command="sudo tail -n 100 /var/log/cloud-init-output.log",
+        )
+        for text in AwsPublisher(config, CredentialChain()).signal(diagnosis, "this node's log"):
+            say(text)
+        raise
+    yield place
+
+
+def _with_run(wish: Wish, say: Say) -> Wish:
+    """On a deployed node a check without a name begins one of its own, and says how others join."""
+    if (
+        wish.run
+        or wish.meet
+        or any(map(os.environ.get, LAUNCHER_VARIABLES))
+        or not os.path.exists(wish.config_path)
+    ):
+        return wish
+    run = f"{read_config(wish.config_path).run}-check-{int(time.time())}"
+    say(f"run on every other node, now: check --run {run}")
+    return dataclasses.replace(wish, run=run)
+
+
+def _env_missing(text: str, environ: Mapping[str, str]) -> Diagnosis:
+    seen = distributed_environment(environ)
+    missing = [name for name in LAUNCHER_VARIABLES if not environ.get(name)]
+    cause = finding(
+        "env-missing",
+        f"node:{environ['RANK']}" if environ.get("RANK", "").isdigit() else "cluster",
+        summary=text,
+        evidence=tuple(f"{name}={value}" for name, value in seen.items()),
+        fields={"name": missing[0]},
+    )
+    return Diagnosis(verdict=Verdict.FAIL, causes=(cause,))
+
+
+def leave(bench: Bench) -> None:
+    """Say goodbye; the member that serves the meeting place stays until all others have read the verdict."""
+    place = bench.place
+    try:
+        place.board.post(LEFT, b"")
+        if place.serves:
+            bench.waiter.until(
+                lambda seen: {member.member_id for member in seen.members()} <= seen.having(LEFT),
+                time.monotonic() + LEAVE_PATIENCE_S,
+            )
+    except BoardError as error:
+        bench.say(f"left without goodbye: {error}")
+
+
+def _leave_files(place: Place, diagnosis: Diagnosis, say: Say) -> None:
+    interface = interface_of(place.address, read_interfaces()) or ""
+    try:
+        write_node_files(
+            diagnosis.nodes,
+            member_id=place.member_id,
+            master_port=place.master_port or DEFAULT_MASTER_PORT,
+            interface=interface,
+        )
+    except (OSError, ValueError) as error:
+        say(f"cluster.env and the host file could not be written: {error}")

@@ -1,0 +1,200 @@
+"""`check` and `node`: the probe's commands, alone (`fullmesh.pyz`) or mounted in a larger one.
+
+Only argparse is imported until a command runs, so that --help answers at once.
+stdout holds the answer and nothing else; progress goes to stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from typing import TYPE_CHECKING, Callable, Optional, Sequence
+
+if TYPE_CHECKING:
+    from diagnosis.report import Diagnosis
+    from probe.check import Answer
+    from probe.rows import Say
+
+EXIT_PASS, EXIT_FAIL, EXIT_USAGE, EXIT_UNKNOWN = 0, 1, 2, 3
+EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
+TAIL_BYTES = 4000
+
+CHECK_EXAMPLES = """\
+examples:
+  torchrun --nnodes=4 --node-rank=R --master-addr=10.0.0.4 --master-port=29500 fullmesh.pyz check
+      under a launcher: every rank runs it, rank 0 prints the answer
+  python3 fullmesh.pyz check --meet /shared/check --nodes 4
+      on every node, with a directory that all of them see
+  RANK=1 WORLD_SIZE=4 MASTER_ADDR=10.0.0.4 MASTER_PORT=29500 python3 fullmesh.pyz check --meet tcp://10.0.0.4:29600
+      the members meet on a port of rank 0 (without --meet: MASTER_PORT + 1)
+  sudo python3 /opt/fullmesh/fullmesh.pyz check --run again-1
+      on every node of a deployed cluster; rows meet in its bucket
+
+exit status: 0 PASS, 1 FAIL, 2 usage, 3 UNKNOWN
+"""
+
+NODE_EXAMPLES = """\
+examples (bootstrap.sh runs these on a deployed node):
+  python3 /opt/fullmesh/fullmesh.pyz node mesh
+  /opt/pytorch/bin/python /opt/fullmesh/fullmesh.pyz node collective
+  python3 /opt/fullmesh/fullmesh.pyz node failed --step torch --status 1 --output /var/log/torch.log
+
+exit status: 0 PASS, 1 FAIL, 2 usage, 3 UNKNOWN
+"""
+
+
+def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Mount `check` and `node`; each sets `run`, a function of the parsed arguments to an exit status."""
+    raw = argparse.RawDescriptionHelpFormatter
+    check = subparsers.add_parser(
+        "check",
+        help="prove the mesh and an all_reduce from this node, with all others",
+        description="Prove that every pair of members can connect both ways, and that all_reduce is right.",
+        epilog=CHECK_EXAMPLES,
+        formatter_class=raw,
+    )
+    check.add_argument("--json", action="store_true", help="print the whole answer as JSON")
+    check.add_argument("--nodes", type=_count, metavar="N", help="how many members must meet")
+    check.add_argument("--meet", metavar="WHERE", help="where members meet: a DIRECTORY or tcp://HOST:PORT")
+    check.add_argument("--address", help="this member's address (default: of the route to the others)")
+    check.add_argument("--master-port", type=_port, metavar="PORT", help="port of torch's store (29500)")
+    check.add_argument("--timeout-s", type=_seconds, metavar="S", help="judge after S seconds (120)")
+    check.add_argument("--no-collective", action="store_true", help="prove the network only, without torch")
+    check.add_argument(
+        "--run", dest="run_id", metavar="RUN", help="name of this check, the same on every member"
+    )
+    check.set_defaults(run=_check)
+
+    node = subparsers.add_parser(
+        "node",
+        help="the stages of a deployed node",
+        description="The stages that a deployed node's start-up runs.",
+        epilog=NODE_EXAMPLES,
+        formatter_class=raw,
+    )
+    stages = node.add_subparsers(dest="stage", metavar="STAGE", required=True)
+    for name, text in (
+        ("mesh", "listen, meet, probe every peer, judge"),
+        ("collective", "all_reduce with torch, judge, signal"),
+    ):
+        stage = stages.add_parser(name, help=text, description=text)
+        stage.set_defaults(run=_node_stage)
+    failed = stages.add_parser("failed", help="report that a step of the start-up failed")
+    failed.add_argument("--step", required=True, help="name of the step")
+    failed.add_argument("--status", required=True, type=int, help="its exit status")
+    failed.add_argument("--output", metavar="FILE", help="a file whose last lines tell why")
+    failed.set_defaults(run=_node_failed)
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """The one-file build's entry."""
+    parser = argparse.ArgumentParser(
+        prog="fullmesh.pyz", description="Prove that a Gloo cluster's network and collectives work."
+    )
+    add_parsers(parser.add_subparsers(dest="command", metavar="COMMAND", required=True))
+    arguments = parser.parse_args(argv)
+    status: int = arguments.run(arguments)
+    return status
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    from probe import check  # noqa: PLC0415 - see the module's first lines
+    from probe.discover import Wish  # noqa: PLC0415 - as above
+
+    wish = Wish(
+        run=arguments.run_id,
+        nodes=arguments.nodes,
+        meet=arguments.meet,
+        address=arguments.address,
+        master_port=arguments.master_port,
+        deadline_s=arguments.timeout_s,
+    )
+    return _answered(lambda say: check.check(wish, say, collective=not arguments.no_collective), arguments)
+
+
+def _node_stage(arguments: argparse.Namespace) -> int:
+    from probe import check  # noqa: PLC0415 - as above
+
+    return _answered(lambda say: check.node_stage(arguments.stage, say), arguments)
+
+
+def _node_failed(arguments: argparse.Namespace) -> int:
+    from probe import check  # noqa: PLC0415 - as above
+
+    output = _tail(arguments.output) if arguments.output else ""
+    return _answered(lambda say: check.node_failed(arguments.step, arguments.status, output, say), arguments)
+
+
+def _answered(stage: Callable[[Say], Answer], arguments: argparse.Namespace) -> int:
+    """Run a stage with progress on stderr, print its answer, and turn the verdict into an exit status."""
+    from diagnosis.report import Verdict  # noqa: PLC0415 - see the module's first lines
+    from probe.board import BoardError  # noqa: PLC0415 - as above
+    from probe.discover import DiscoverError  # noqa: PLC0415 - as above
+
+    try:
+        answer = stage(_progress())
+    except DiscoverError as error:
+        sys.stderr.write(f"fullmesh: {error}\n")
+        return EXIT_USAGE
+    except BoardError as error:
+        sys.stderr.write(f"fullmesh: {error}\n")
+        return EXIT_UNKNOWN
+    except KeyboardInterrupt:
+        sys.stderr.write("fullmesh: interrupted\n")
+        return EXIT_INTERRUPTED
+    if answer.shown:
+        sys.stdout.write(_text(answer.diagnosis, as_json=getattr(arguments, "json", False)))
+        sys.stdout.flush()
+    return {Verdict.PASS: EXIT_PASS, Verdict.FAIL: EXIT_FAIL}.get(answer.diagnosis.verdict, EXIT_UNKNOWN)
+
+
+def _progress() -> Say:
+    """A line on stderr with the UTC time and the seconds since the start."""
+    started = time.monotonic()
+
+    def say(text: str) -> None:
+        now = time.strftime("%H:%M:%S", time.gmtime())
+        sys.stderr.write(f"{now} {time.monotonic() - started:7.3f} s  {text}\n")
+        sys.stderr.flush()
+
+    return say
+
+
+def _text(diagnosis: Diagnosis, *, as_json: bool) -> str:
+    from diagnosis import render  # noqa: PLC0415 - see the module's first lines
+
+    return render.to_json(diagnosis) if as_json else render.to_terminal(diagnosis)
+
+
+def _tail(path: str) -> str:
+    """The last lines of a step's output; why there are none, where it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(0, 2)
+            file.seek(max(0, file.tell() - TAIL_BYTES))
+            return file.read().decode(errors="replace").strip()
+    except OSError as error:
+        return f"({path} cannot be read: {error.strerror})"
+
+
+def _count(text: str) -> int:
+    if not text.isdigit() or int(text) < 2:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of 2 or more")
+    return int(text)
+
+
+def _port(text: str) -> int:
+    if not text.isdigit() or not 1 <= int(text) <= 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port from 1 to 65535")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 1 <= value <= 86400:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 1 to 86400")
+    return value

@@ -1,0 +1,124 @@
+"""The stage `collective`: a real all_reduce over Gloo, once every member is about to start it."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import Mapping, Tuple
+
+from diagnosis.report import CollectiveResult, Diagnosis, NodeReport, Verdict
+from probe.board import BoardError
+from probe.collective_process import CollectiveTask, run_in_process
+from probe.interfaces import interface_of, read_interfaces
+from probe.members import Member
+from probe.preflight import torch_version
+from probe.rows import (
+    COLLECTIVE_READY,
+    COLLECTIVE_ROW,
+    FAILED_ROW,
+    MESH_ROW,
+    Listing,
+    dump,
+    read_reports,
+    read_verdict,
+)
+from probe.run import StageClock, await_rows, await_verdict, turn
+from probe.verdict import COLLECTIVE, MESH, Bench, settle, without_meeting
+
+# Of torch's rendezvous and of each collective. Members start together, so this covers an
+# import of torch on a busy machine and the slowest link, not a download.
+COLLECTIVE_TIMEOUT_S = 30.0
+
+
+def prove_collective(bench: Bench, environ: Mapping[str, str], unable: str = "") -> Diagnosis:
+    """A real all_reduce over Gloo between all members, and the verdict over both stages.
+
+    Begins only on a mesh that passed; without that verdict the answer is the mesh's.
+    unable: why it cannot be run though it was asked for; every member's result is then UNKNOWN.
+    """
+    place, say = bench.place, bench.say
+    clock = StageClock(place.deadline_s)
+    try:
+        listing = bench.waiter.look()
+        mesh = listing.verdict(MESH)
+        if mesh is None:
+            return Diagnosis(
+                verdict=Verdict.UNKNOWN,
+                unanswered=(
+                    f"no verdict of the mesh in run {place.run}; run `node mesh` on every member first",
+                ),
+            )
+        passed = read_verdict(place.board, mesh)
+        if passed.verdict is not Verdict.PASS:
+            say(f"the mesh is {passed.verdict.value}, so no collective is run")
+            return passed
+        if place.local_rank == 0:
+            bench.waiter.insist(lambda: place.board.post(COLLECTIVE_READY, b""))
+        members = listing.members()
+        if not unable and not _await_ready(bench, clock):
+            unable = "not every member came to the collective"
+        clock.lap("ready")
+        result = _collective(bench, members, environ, unable)
+        clock.lap("collective")
+        say(f"collective: {result.outcome.value} {result.error or ''}")
+        own = _collective_row(bench, listing, result, clock)
+        if place.local_rank:
+            return await_verdict(bench, COLLECTIVE)
+        bench.waiter.insist(lambda: place.board.post(COLLECTIVE_ROW, dump(own)))
+        complete = await_rows(bench, COLLECTIVE, COLLECTIVE_ROW, clock)
+        return settle(bench, COLLECTIVE, own, turn(place, members), complete=complete)
+    except BoardError as error:
+        return without_meeting(bench, COLLECTIVE, error, None)
+
+
+def _await_ready(bench: Bench, clock: StageClock) -> bool:
+    """Wait until every member is about to start torch; False when one never will."""
+
+    def all_ready(listing: Listing) -> bool:
+        return {member.member_id for member in listing.members()} <= listing.having(COLLECTIVE_READY)
+
+    listing, _ = bench.waiter.until(
+        lambda seen: all_ready(seen) or bool(seen.having(FAILED_ROW)), clock.deadline - clock.rows_patience_s
+    )
+    return all_ready(listing)
+
+
+def _collective(
+    bench: Bench, members: Tuple[Member, ...], environ: Mapping[str, str], unable: str
+) -> CollectiveResult:
+    place = bench.place
+    if not unable and torch_version() is None:
+        unable = "torch is not installed for this Python"
+    if unable:
+        return CollectiveResult(outcome=Verdict.UNKNOWN, world_size=place.nodes, error=unable)
+    task = CollectiveTask(
+        rank=turn(place, members),
+        world_size=place.nodes,
+        master_address=members[0].address,
+        master_port=place.master_port or 0,
+        interface=interface_of(place.address, read_interfaces()) or "",
+        bytes=place.collective_bytes,
+        timeout_s=COLLECTIVE_TIMEOUT_S,
+        by_environment=place.launcher,
+    )
+    return run_in_process(task, environ, bench.say)
+
+
+def _collective_row(
+    bench: Bench, listing: Listing, result: CollectiveResult, clock: StageClock
+) -> NodeReport:
+    """This node's row of the mesh stage with the collective filled in."""
+    place = bench.place
+    own = f"{place.member_id}/{MESH_ROW}"
+    rows = read_reports(place.board, (own,), bench.say) if own in listing.names else ()
+    report = (
+        rows[0]
+        if rows
+        else NodeReport(run=place.run, member_id=place.member_id, address=place.address, name=place.name)
+    )
+    return dataclasses.replace(
+        report,
+        collective=result,
+        finished_at=time.time(),
+        timings_s={**report.timings_s, **clock.laps},
+    )

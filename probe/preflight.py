@@ -1,0 +1,157 @@
+"""What this host alone can tell: names, interface, firewall, limits, environment, versions.
+
+Every field is read by itself: one that cannot be read is None and never hides the others.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+import platform
+import re
+import resource
+import shutil
+import socket
+import subprocess
+import threading
+from typing import Callable, Dict, List, Mapping, Optional, Tuple, TypeVar
+
+from cluster.ports import PortRange
+from diagnosis.report import HostFacts
+from probe.interfaces import interface_of, read_interfaces, read_mtu
+from probe.netfilter import Firewall, read_firewall
+
+T = TypeVar("T")
+
+# What Linux itself uses when nothing is configured (net/ipv4/af_inet.c).
+DEFAULT_PORT_RANGE = PortRange(32768, 60999)
+# A resolver that does not answer must not hold up the mesh. glibc's own default is 5 s a try.
+RESOLVE_TIMEOUT_S = 6.0
+_CHRONYC_TIMEOUT_S = 1.0
+
+_NAMES = frozenset(
+    (
+        *("RANK", "LOCAL_RANK", "GROUP_RANK", "ROLE_RANK", "NODE_RANK"),
+        *("WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE", "ROLE_WORLD_SIZE", "NNODES"),
+        *("ROLE_NAME", "USE_LIBUV", "INIT_METHOD", "TP_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"),
+    )
+)
+_PREFIXES = (
+    *("GLOO_", "TORCH_", "TORCHELASTIC_", "TORCHCOMM_", "MASTER_", "PET_", "HOROVOD_"),
+    *("OMPI_COMM_WORLD_", "PMI_", "SLURM_PROCID", "SLURM_NODEID", "SLURM_LOCALID"),
+    *("SLURM_NTASKS", "SLURM_NNODES", "SLURM_JOB_NODELIST", "SLURM_NODELIST"),
+)
+_SECRET_NAME = re.compile(r"TOKEN|SECRET|PASSW|KEY|CREDENTIAL|AUTH|COOKIE", re.IGNORECASE)
+_USERINFO = re.compile(r"//[^/@\s]+@")
+HIDDEN = "(set, not shown)"
+
+
+def read_host_facts(address: Optional[str], environ: Mapping[str, str]) -> HostFacts:
+    """Fill HostFacts for the node whose member address is `address` (None: not known)."""
+    hostname = _or_none(socket.gethostname)
+    addresses, error = resolve(hostname) if hostname else (None, None)
+    interfaces = _or_none(read_interfaces)
+    interface = interface_of(address, interfaces) if address and interfaces else None
+    firewall = _or_none(read_firewall) or Firewall(rules=None, error="the firewall could not be read")
+    return HostFacts(
+        hostname=hostname,
+        hostname_addresses=addresses,
+        hostname_error=error,
+        interface=interface,
+        interfaces=interfaces,
+        mtu=_or_none(lambda: read_mtu(interface)) if interface else None,
+        local_port_range=read_local_port_range(),
+        nofile_limit=_or_none(lambda: resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
+        somaxconn=_or_none(lambda: int(_text("/proc/sys/net/core/somaxconn"))),
+        firewall_rules=firewall.rules,
+        firewall_error=firewall.error,
+        environment=distributed_environment(environ),
+        versions=read_versions(),
+        clock_offset_s=_or_none(read_clock_offset_s),
+    )
+
+
+def resolve(
+    name: str, timeout_s: float = RESOLVE_TIMEOUT_S
+) -> Tuple[Optional[Tuple[str, ...]], Optional[str]]:
+    """(addresses in the resolver's order, None); ((), gai error); (None, why) without any answer in time.
+
+    The order is kept because Gloo takes the first address that it can bind.
+    """
+    answer: List[Tuple[Tuple[str, ...], Optional[str]]] = []
+
+    def ask() -> None:
+        try:
+            rows = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+            answer.append((tuple(dict.fromkeys(str(row[4][0]) for row in rows)), None))
+        except (OSError, UnicodeError) as error:  # UnicodeError: a label that IDNA refuses
+            answer.append(((), str(error)))
+
+    thread = threading.Thread(target=ask, name="resolve", daemon=True)
+    thread.start()
+    thread.join(timeout_s)
+    return answer[0] if answer else (None, f"no answer for {name!r} within {timeout_s:g} s")
+
+
+def read_local_port_range() -> Optional[PortRange]:
+    """net.ipv4.ip_local_port_range of this network namespace."""
+    return _or_none(lambda: PortRange(*map(int, _text("/proc/sys/net/ipv4/ip_local_port_range").split())))
+
+
+def distributed_environment(environ: Mapping[str, str]) -> Dict[str, str]:
+    """The variables that decide ranks, addresses and Gloo's behaviour; never a secret's value."""
+    found = {}
+    for name in sorted(environ):
+        if name in _NAMES or name.startswith(_PREFIXES):
+            found[name] = HIDDEN if _SECRET_NAME.search(name) else _USERINFO.sub("//***@", environ[name])
+    return found
+
+
+def read_versions() -> Dict[str, str]:
+    """python, kernel, machine, os, and torch where it is installed (without importing it)."""
+    found = {"python": platform.python_version(), "kernel": os.uname().release, "machine": os.uname().machine}
+    pretty = re.search(r'^PRETTY_NAME="?([^"\n]+)', _or_none(lambda: _text("/etc/os-release")) or "", re.M)
+    if pretty:
+        found["os"] = pretty.group(1)
+    torch = torch_version()
+    if torch:
+        found["torch"] = torch
+    return found
+
+
+def torch_version() -> Optional[str]:
+    """The installed torch's version, read from its files; None when this Python has none."""
+    spec = importlib.util.find_spec("torch")
+    for folder in (spec.submodule_search_locations or []) if spec else []:
+        text = _or_none(functools.partial(_text, os.path.join(folder, "version.py"))) or ""
+        found = re.search(r"^__version__\s*=\s*['\"]([^'\"]+)", text, re.M)
+        if found:
+            return found.group(1)
+    return None
+
+
+def read_clock_offset_s() -> Optional[float]:
+    """This clock minus true time in seconds, as chrony knows it; None without a synchronised chrony."""
+    path = shutil.which("chronyc")
+    if path is None:
+        return None
+    done = subprocess.run(
+        [path, "-c", "tracking"], capture_output=True, timeout=_CHRONYC_TIMEOUT_S, check=False
+    )
+    fields = done.stdout.decode(errors="replace").strip().split(",")
+    if done.returncode != 0 or len(fields) < 14 or fields[-1] == "Not synchronised":
+        return None
+    return -float(fields[4])  # chrony gives the correction still to be made: positive = slow
+
+
+def _text(path: str) -> str:
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.read()
+
+
+def _or_none(read: Callable[[], T]) -> Optional[T]:
+    try:
+        return read()
+    except (OSError, ValueError, TypeError, subprocess.SubprocessError):
+        return None

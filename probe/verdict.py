@@ -1,0 +1,242 @@
+"""From rows to a verdict that stands: whose turn it is, judge, post, signal, publish."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from typing import Callable, Generic, List, Optional, Protocol, Sequence, Tuple, TypeVar
+
+from diagnosis.judge import judge
+
+from cluster.snapshot import ClusterSnapshot
+from diagnosis.causes import finding
+from diagnosis.membership import Expectation
+from diagnosis.report import Diagnosis, Finding, NodeReport, Verdict
+from probe.board import BoardError
+from probe.discover import DEFAULT_MASTER_PORT, Place
+from probe.rows import (
+    COLLECTIVE_ROW,
+    FAILED_ROW,
+    MESH_ROW,
+    Listing,
+    Say,
+    Waiter,
+    dump,
+    read_reports,
+    read_verdict,
+    row_names,
+    verdict_name,
+)
+
+T = TypeVar("T")
+
+# Rank k judges k times this after rank 0 may: long enough for a lower rank to read all rows
+# and post. A second signal is ignored by CloudFormation, so a hasty first one would win.
+TURN_S = 3.0
+
+# EC2's answers sharpen a verdict from "silent drop" to the rule; not worth more than this.
+RULES_PATIENCE_S = 8.0
+
+MESH = "mesh"
+COLLECTIVE = "collective"
+
+
+class Background(Generic[T]):
+    """A value that a thread fetches meanwhile; errors come out where it is asked for."""
+
+    def __init__(self, work: Callable[[], T], name: str) -> None:
+        self._value: List[T] = []
+        self._error: Optional[BaseException] = None
+
+        def run() -> None:
+            try:
+                self._value.append(work())
+            except BaseException as error:  # noqa: BLE001 - raised again in the asking thread
+                self._error = error
+
+        self._thread = threading.Thread(target=run, name=name, daemon=True)
+        self._thread.start()
+
+    def result(self, timeout_s: float) -> Optional[T]:
+        """The value; None when it is not there within `timeout_s`."""
+        self._thread.join(timeout_s)
+        if self._error is not None:
+            raise self._error
+        return self._value[0] if self._value else None
+
+
+class Publisher(Protocol):
+    """What a judging node may ask of the account, and tell it. probe.publish.AwsPublisher is one."""
+
+    def read_rules(self, member_ids: Sequence[str]) -> Optional[ClusterSnapshot]:
+        """The account's rules around these members; None where they cannot be read."""
+
+    def signal(self, diagnosis: Diagnosis, evidence: str) -> Tuple[str, ...]:
+        """Tell whoever waits; what failed, as text."""
+
+    def publish(self, diagnosis: Diagnosis, run: str) -> Tuple[str, ...]:
+        """Send metrics and the log event; what failed, as text."""
+
+
+class Nobody:
+    """The publisher of a cluster without AWS: nobody waits, and there are no rules to read."""
+
+    def read_rules(self, member_ids: Sequence[str]) -> Optional[ClusterSnapshot]:  # noqa: ARG002 - a Publisher
+        return None
+
+    def signal(self, diagnosis: Diagnosis, evidence: str) -> Tuple[str, ...]:  # noqa: ARG002 - a Publisher
+        return ()
+
+    def publish(self, diagnosis: Diagnosis, run: str) -> Tuple[str, ...]:  # noqa: ARG002 - a Publisher
+        return ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Bench:
+    """Everything a stage needs to bring its rows to a verdict."""
+
+    place: Place
+    waiter: Waiter
+    publisher: Publisher
+    say: Say
+    signals: bool  # whether somebody waits for this run (a deploy), or it is a check by hand
+
+
+def settle(bench: Bench, stage: str, own: Optional[NodeReport], rank: int, *, complete: bool) -> Diagnosis:
+    """The verdict of a stage: another node's if one stands when this node's turn comes, else this node's.
+
+    Args:
+        own: this node's row, which counts even where the meeting place has lost it.
+        rank: this node's turn.
+        complete: every member's row is there; False = the deadline has passed.
+
+    Raises:
+        BoardError: the meeting place can no longer be read.
+    """
+    listing, stands = bench.waiter.until(
+        lambda seen: seen.verdict(stage) is not None, time.monotonic() + rank * TURN_S
+    )
+    name = listing.verdict(stage)
+    if stands and name is not None:
+        bench.say(f"verdict of {name.partition('/')[0]}")
+        return read_verdict(bench.place.board, name)
+    return _judge_and_tell(bench, stage, own, listing, complete=complete)
+
+
+def _judge_and_tell(
+    bench: Bench, stage: str, own: Optional[NodeReport], listing: Listing, *, complete: bool
+) -> Diagnosis:
+    place = bench.place
+    members = listing.members()
+    rules = Background(lambda: bench.publisher.read_rules([member.member_id for member in members]), "rules")
+    started = time.monotonic()
+    kinds = (MESH_ROW, FAILED_ROW) if stage == MESH else (MESH_ROW, COLLECTIVE_ROW, FAILED_ROW)
+    reports = list(read_reports(place.board, row_names(listing, kinds), bench.say))
+    if own is not None and not any(_same_row(own, report) for report in reports):
+        reports.append(own)
+    expectation = Expectation(
+        nodes=place.nodes,
+        master_port=place.master_port or DEFAULT_MASTER_PORT,
+        ephemeral=place.config.ephemeral_ports if place.config else None,
+        stages=(MESH,) if stage == MESH else (MESH, COLLECTIVE),
+        registered={member.member_id: member.address for member in members},
+        deadline_passed=not complete,
+        cluster=place.config.cluster if place.config else "",
+    )
+    diagnosis = judge(reports, expectation, snapshot=_rules(rules, bench.say))
+    diagnosis = dataclasses.replace(
+        diagnosis, timings_s={**diagnosis.timings_s, "judge": round(time.monotonic() - started, 3)}
+    )
+    bench.say(
+        f"judged {len(reports)} rows: {diagnosis.verdict.value} {' '.join(c.id for c in diagnosis.causes)}"
+    )
+    return tell(bench, stage, diagnosis)
+
+
+def _same_row(one: NodeReport, other: NodeReport) -> bool:
+    return one.member_id == other.member_id and one.finished_at == other.finished_at
+
+
+def _rules(rules: Background[Optional[ClusterSnapshot]], say: Say) -> Optional[ClusterSnapshot]:
+    try:
+        return rules.result(RULES_PATIENCE_S)
+    except Exception as error:  # noqa: BLE001 - rules only sharpen a verdict; without them it is still judged
+        say(f"the account's rules cannot be read: {error}")
+        return None
+
+
+def tell(bench: Bench, stage: str, diagnosis: Diagnosis) -> Diagnosis:
+    """Post the verdict, signal it where somebody waits, publish it.
+
+    What cannot be published becomes a consequence in the verdict; the verdict itself stays.
+    """
+    place = bench.place
+    name = verdict_name(stage)
+    errors: List[str] = []
+    try:
+        place.board.post(name, dump(diagnosis))
+    except BoardError as error:
+        errors.append(f"the verdict could not be posted: {error}")
+    evidence = place.board.where(f"{place.member_id}/{name}")
+    if bench.signals and (diagnosis.verdict is not Verdict.PASS or stage == COLLECTIVE):
+        errors += bench.publisher.signal(diagnosis, evidence)
+    errors += bench.publisher.publish(diagnosis, place.run)
+    if not errors:
+        return diagnosis
+    for text in errors:
+        bench.say(text)
+    diagnosis = dataclasses.replace(
+        diagnosis, consequences=(*diagnosis.consequences, _publish_failed(errors))
+    )
+    try:
+        place.board.post(name, dump(diagnosis))
+    except BoardError as error:
+        bench.say(f"the verdict could not be posted: {error}")
+    return diagnosis
+
+
+def _publish_failed(errors: Sequence[str]) -> Finding:
+    return finding(
+        "publish-failed",
+        "cluster",
+        summary="the verdict stands, but not everything that shows it could be written",
+        evidence=errors,
+    )
+
+
+def without_meeting(bench: Bench, stage: str, error: BoardError, own: Optional[NodeReport]) -> Diagnosis:
+    """The verdict of a node that cannot reach the meeting place, so knows nothing of the others.
+
+    On AWS the place is the bucket, and not reaching it is a named cause. Elsewhere it is a
+    service on rank 0: why it is not reached is not decided here, so nothing is named.
+    """
+    place = bench.place
+    subject = f"node:{place.rank}" if place.rank is not None else "cluster"
+    if place.config is not None:
+        fields = {"bucket": place.config.bucket, "instance_id": place.member_id}
+        cause = finding(
+            "storage-unreachable",
+            subject,
+            summary=f"{place.name} ({place.address}) cannot use s3://{place.config.bucket}",
+            evidence=(str(error),),
+            fields=fields,
+        )
+        diagnosis = Diagnosis(verdict=Verdict.FAIL, causes=(cause,))
+    else:
+        diagnosis = Diagnosis(
+            verdict=Verdict.UNKNOWN,
+            unanswered=(f"{place.name} ({place.address}) met nobody: {error}",),
+            candidates=(
+                finding(
+                    "master-unreachable", subject, summary="rank 0 cannot be reached", evidence=(str(error),)
+                ),
+                finding("peer-missing", "node:0", summary="rank 0 never came", evidence=(str(error),)),
+            ),
+            next_command=f"getent hosts {place.master_address}; ip route get {place.master_address}"
+            if place.master_address
+            else None,
+        )
+    if own is not None:
+        diagnosis = dataclasses.replace(diagnosis, timings_s=own.timings_s)
+    return tell(bench, stage, diagnosis)
