@@ -26,7 +26,11 @@ CHUNK_BYTES = 1 << 20
 
 
 class FetchError(RuntimeError):
-    """The object did not arrive whole."""
+    """The object did not arrive whole. `final`: another try cannot help."""
+
+    def __init__(self, message: str, final: bool = False) -> None:
+        super().__init__(message)
+        self.final = final
 
 
 def fetch(bucket: str, key: str, path: str, region: str, metadata: InstanceMetadata) -> int:
@@ -57,7 +61,8 @@ def fetch(bucket: str, key: str, path: str, region: str, metadata: InstanceMetad
         connection.request("GET", target, headers=headers)
         answer = connection.getresponse()
         if answer.status != http.client.OK:
-            raise FetchError(f"status {answer.status}: {answer.read(500).decode(errors='replace')}")
+            text = answer.read(500).decode(errors="replace")
+            raise FetchError(f"status {answer.status}: {text}", final=answer.status == http.client.NOT_FOUND)
         size = 0
         with open(f"{path}.part", "wb") as file:
             while True:
@@ -88,10 +93,10 @@ def main(arguments: List[str]) -> int:
             size = fetch(bucket, key, path, region, metadata)
         except (FetchError, MetadataError, OSError, http.client.HTTPException) as error:
             sys.stderr.write(f"{url}: {error or type(error).__name__}\n")
-            if time.monotonic() + wait_s > give_up_at:
+            if getattr(error, "final", False) or time.monotonic() + wait_s > give_up_at:
                 sys.stderr.write(
-                    f"gave up on {url} after {PATIENCE_S:.0f} s; check that the role may s3:GetObject it and "
-                    f"that the node reaches s3 in {region}: a gateway endpoint, or egress on port 443\n"
+                    f"gave up on {url}; check that it is there, that the role may s3:GetObject "
+                    f"it, and that the node reaches s3 in {region}: a gateway endpoint, or egress on port 443\n"
                 )
                 return 1
             time.sleep(wait_s)
