@@ -12,7 +12,6 @@ from pathlib import Path
 import aws_cdk as cdk
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from stacks.function import Function
@@ -23,7 +22,7 @@ SOURCE = Path(__file__).parent / "runtime" / "default_group.py"
 class ClosedDefaultGroup(Construct):
     """Revokes every rule of `vpc`'s default security group when the VPC is made."""
 
-    def __init__(self, scope: Construct, id_: str, *, vpc: ec2.CfnVPC, functions: logs.ILogGroup) -> None:
+    def __init__(self, scope: Construct, id_: str, *, vpc: ec2.CfnVPC, functions: str) -> None:
         super().__init__(scope, id_)
         group_id = vpc.attr_default_security_group
         group_arn = cdk.Stack.of(self).format_arn(

@@ -7,6 +7,7 @@ first, whose resources are retained and empty themselves after some days.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import aws_cdk as cdk
@@ -14,15 +15,28 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
+from stacks.accepted import accept
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Names of what holds the evidence.
+
+    bucket: rows/RUN/MEMBER/... verdicts: one structured event a run. flow_logs: the traffic that
+    the VPC rejected. functions: what the referee and the widget log; a function that may make
+    its own log group would bring it back after the stack is gone.
+    """
+
+    bucket: str
+    verdicts: str
+    flow_logs: str
+    functions: str
+
 
 class EvidenceStack(cdk.Stack):
-    """The bucket where rows meet, and the log groups.
+    """Bucket and log groups, retained.
 
-    bucket: rows/RUN/MEMBER/..., kept `retention_days` days.
-    verdicts: one structured event per run.
-    flow_logs: the traffic that the VPC rejected.
-    functions: what the referee and the widget log. A function that may create its own log
-        group would bring it back after the stack is gone; these write to a given one.
+    names: what another stack knows them by.
     """
 
     def __init__(self, scope: Construct, id_: str, *, retention_days: int, **stack: Any) -> None:
@@ -46,20 +60,25 @@ class EvidenceStack(cdk.Stack):
             ],
             removal_policy=cdk.RemovalPolicy.RETAIN,
         )
-        self.verdicts = self._log_group("Verdicts")
-        self.flow_logs = self._log_group("FlowLogs")
-        self.functions = self._log_group("Functions")
-        for name, value in (
-            ("EvidenceBucket", self.bucket.bucket_name),
-            ("VerdictLogGroup", self.verdicts.log_group_name),
-            ("FlowLogGroup", self.flow_logs.log_group_name),
-            ("FunctionLogGroup", self.functions.log_group_name),
-        ):
-            cdk.CfnOutput(self, name, value=value)
+        accept(
+            self.bucket,
+            {
+                "S1": "a week of test rows, written by instances of one role; an access log would outlive what it logs"
+            },
+        )
+        self.names = Evidence(
+            bucket=self._export("EvidenceBucket", self.bucket.bucket_name),
+            verdicts=self._export("VerdictLogGroup", self._log_group("Verdicts")),
+            flow_logs=self._export("FlowLogGroup", self._log_group("FlowLogs")),
+            functions=self._export("FunctionLogGroup", self._log_group("Functions")),
+        )
 
-    def _log_group(self, id_: str) -> logs.LogGroup:
-        group = logs.LogGroup(self, id_, removal_policy=cdk.RemovalPolicy.RETAIN)
-        resource = group.node.default_child
-        assert isinstance(resource, logs.CfnLogGroup)  # noqa: S101 - narrows jsii's type
-        resource.retention_in_days = self._retention_days
-        return group
+    def _export(self, name: str, value: str) -> str:
+        """Export a name under a name of its own, and give what imports it in another stack."""
+        cdk.CfnOutput(self, name, value=value, export_name=f"{self.stack_name}-{name}")
+        return cdk.Fn.import_value(f"{self.stack_name}-{name}")
+
+    def _log_group(self, id_: str) -> str:
+        group = logs.CfnLogGroup(self, id_, retention_in_days=self._retention_days)
+        group.apply_removal_policy(cdk.RemovalPolicy.RETAIN)
+        return group.ref

@@ -11,10 +11,13 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from cluster.spec import Capacity, ClusterSpec, NetworkKind, OperatingSystem, Placement
-from stacks.function import trust
+from stacks.accepted import accept, accept_wildcards
+from stacks.function import log_group_arn, trust
 
 CLUSTER_TAG = "fullmesh:cluster"
 GROUP_ID = "Group"  # the group's logical id: its name begins with STACK-Group-, which the referee looks for
+
+SESSION_POLICY = "AmazonSSMManagedInstanceCore"
 
 ROOT_DEVICE = {OperatingSystem.AL2023: "/dev/xvda", OperatingSystem.UBUNTU: "/dev/sda1"}
 
@@ -43,7 +46,7 @@ class NodeRole(Construct):
         id_: str,
         *,
         evidence_bucket: str,
-        verdict_log_group_arn: str,
+        verdict_log_group: str,
         metric_namespace: str,
         asset_objects: list[tuple[str, str]],
     ) -> None:
@@ -83,7 +86,7 @@ class NodeRole(Construct):
                 "Sid": "VerdictEvent",
                 "Effect": "Allow",
                 "Action": ["logs:CreateLogStream", "logs:PutLogEvents"],
-                "Resource": f"{verdict_log_group_arn.removesuffix('*')}log-stream:verdicts",
+                "Resource": log_group_arn(verdict_log_group, "verdicts"),
             },
             {"Sid": "Rules", "Effect": "Allow", "Action": DESCRIBED, "Resource": "*"},
         ]
@@ -91,7 +94,7 @@ class NodeRole(Construct):
             self,
             "Role",
             assume_role_policy_document=trust("ec2.amazonaws.com"),
-            managed_policy_arns=[f"arn:{partition}:iam::aws:policy/AmazonSSMManagedInstanceCore"],
+            managed_policy_arns=[f"arn:{partition}:iam::aws:policy/{SESSION_POLICY}"],
             policies=[
                 iam.CfnRole.PolicyProperty(
                     policy_name="prove-and-publish",
@@ -99,6 +102,13 @@ class NodeRole(Construct):
                 )
             ],
         )
+        accept(
+            self.resource,
+            {
+                f"IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/{SESSION_POLICY}]": "Session Manager's own policy, kept by AWS in step with its agent; the only door to a node",
+            },
+        )
+        accept_wildcards(self.resource, statements)
         self.profile = iam.CfnInstanceProfile(self, "Profile", roles=[self.resource.ref])
         self.role_id = self.resource.attr_role_id
 
@@ -151,7 +161,10 @@ class Fleet(Construct):
                 ec2.CfnLaunchTemplate.BlockDeviceMappingProperty(
                     device_name=ROOT_DEVICE[spec.operating_system],
                     ebs=ec2.CfnLaunchTemplate.EbsProperty(
-                        volume_type="gp3", volume_size=spec.volume_gib, encrypted=True, delete_on_termination=True
+                        volume_type="gp3",
+                        volume_size=spec.volume_gib,
+                        encrypted=True,
+                        delete_on_termination=True,
                     ),
                 )
             ],
@@ -218,6 +231,10 @@ class Fleet(Construct):
             ],
         )
         self.group.override_logical_id(GROUP_ID)
+        accept(
+            self.group,
+            {"AS3": "the referee hears of every refused launch and puts its reason into the stack's event"},
+        )
         # User data runs at first boot only, so a change replaces every node, all at once: old and
         # new nodes side by side would need twice the capacity and meet in one mesh.
         self.group.cfn_options.update_policy = cdk.CfnUpdatePolicy(

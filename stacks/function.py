@@ -7,8 +7,9 @@ from typing import Any
 import aws_cdk as cdk
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_logs as logs
 from constructs import Construct
+
+from stacks.accepted import accept, accept_wildcards
 
 RUNTIME = "python3.13"
 ARCHITECTURE = "arm64"
@@ -26,7 +27,7 @@ class Function(Construct):
         handler: str,
         description: str,
         statements: list[dict[str, Any]],
-        log_group: logs.ILogGroup,
+        log_group: str,
         environment: dict[str, str] | None = None,
         timeout_s: int = 30,
         memory_mb: int = 256,
@@ -35,7 +36,7 @@ class Function(Construct):
         write_logs = {
             "Effect": "Allow",
             "Action": ["logs:CreateLogStream", "logs:PutLogEvents"],
-            "Resource": log_group.log_group_arn,
+            "Resource": log_group_arn(log_group),
         }
         role = iam.CfnRole(
             self,
@@ -60,10 +61,21 @@ class Function(Construct):
             description=description,
             timeout=timeout_s,
             memory_size=memory_mb,
-            environment=lambda_.CfnFunction.EnvironmentProperty(variables=environment) if environment else None,
-            logging_config=lambda_.CfnFunction.LoggingConfigProperty(log_group=log_group.log_group_name),
+            environment=lambda_.CfnFunction.EnvironmentProperty(variables=environment)
+            if environment
+            else None,
+            logging_config=lambda_.CfnFunction.LoggingConfigProperty(log_group=log_group),
         )
+        accept(self.resource, {"L1": f"{RUNTIME} is in every region and partition, and what the tests cover"})
+        accept_wildcards(role, [write_logs, *statements])
         self.arn = self.resource.attr_arn
+
+
+def log_group_arn(name: str, stream: str = "*") -> str:
+    """Of a log group of this account, given by its name: its streams, or one of them."""
+    kind = "" if stream == "*" else "log-stream:"
+    prefix = f"arn:{cdk.Aws.PARTITION}:logs:{cdk.Aws.REGION}:{cdk.Aws.ACCOUNT_ID}:log-group"
+    return f"{prefix}:{name}:{kind}{stream}"
 
 
 def trust(service: str, condition: dict[str, Any] | None = None) -> dict[str, Any]:

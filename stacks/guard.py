@@ -75,7 +75,11 @@ def _mesh(model: TemplateModel, spec: ClusterSpec) -> Iterator[Fault]:
     if answer.holds is None:
         gaps = "; ".join(map(str, answer.gaps)) or "the fleet has no subnet or no group"
         yield Fault(
-            "mesh-impossible", group, "Properties", f"cannot be told: {gaps}", "name the group and the subnets"
+            "mesh-impossible",
+            group,
+            "Properties",
+            f"cannot be told: {gaps}",
+            "name the group and the subnets",
         )
         return
     blocked: dict[str, None] = {}
@@ -299,7 +303,9 @@ def _violation(fault: Fault, path: str, severity: str) -> cdk.PolicyViolation:
         severity=severity,
         violating_resources=[
             cdk.PolicyViolatingResource(
-                resource_logical_id=fault.resource or "template", template_path=path, locations=[fault.location]
+                resource_logical_id=fault.resource or "template",
+                template_path=path,
+                locations=[fault.location],
             )
         ],
     )

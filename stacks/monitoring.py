@@ -11,7 +11,6 @@ from typing import Any
 import aws_cdk as cdk
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from cluster.spec import ClusterSpec
@@ -36,8 +35,8 @@ class Monitoring(Construct):
         spec: ClusterSpec,
         run: str,
         metric_namespace: str,
-        verdicts: logs.ILogGroup,
-        functions: logs.ILogGroup,
+        verdicts: str,
+        functions: str,
         evidence_bucket: str,
         code: lambda_.CfnFunction.CodeProperty,
     ) -> None:
@@ -81,12 +80,10 @@ class Monitoring(Construct):
             "Dashboard",
             dashboard_name=stack_name,
             dashboard_body=cdk.Stack.of(self).to_json_string(
-                {"widgets": self._widgets(alarms, widget.arn, verdicts.log_group_name, region)}
+                {"widgets": self._widgets(alarms, widget.arn, verdicts, region)}
             ),
         )
-        self.url = (
-            f"https://{region}.console.aws.amazon.com/cloudwatch/home?region={region}#dashboards:name={dashboard.ref}"
-        )
+        self.url = f"https://{region}.console.aws.amazon.com/cloudwatch/home?region={region}#dashboards:name={dashboard.ref}"
 
     def _alarms(self) -> list[cloudwatch.CfnAlarm | cloudwatch.CfnCompositeAlarm]:
         spec, name = self._spec, self._spec.name
@@ -169,17 +166,31 @@ class Monitoring(Construct):
         numbers = self._metrics(
             "Verdict (1 PASS, 0 FAIL), completeness and broken pairs",
             region,
-            [("MeshVerdict", "Minimum"), ("NodesReported", "Minimum"), ("NodesExpected", "Maximum"), ("BrokenPairs", "Maximum")],
+            [
+                ("MeshVerdict", "Minimum"),
+                ("NodesReported", "Minimum"),
+                ("NodesExpected", "Maximum"),
+                ("BrokenPairs", "Maximum"),
+            ],
             view="singleValue",
         )
         round_trip = self._metrics(
-            "Round-trip time (ms)", region, [("RoundTripTime", "p50"), ("RoundTripTime", "p99")], unit_label="ms"
+            "Round-trip time (ms)",
+            region,
+            [("RoundTripTime", "p50"), ("RoundTripTime", "p99")],
+            unit_label="ms",
         )
         bandwidth = self._metrics(
-            "all_reduce bus bandwidth (Gbit/s)", region, [("AllReduceBusBandwidth", "Minimum")], unit_label="Gbit/s"
+            "all_reduce bus bandwidth (Gbit/s)",
+            region,
+            [("AllReduceBusBandwidth", "Minimum")],
+            unit_label="Gbit/s",
         )
         pairs = self._metrics(
-            f"Broken pairs, of {nodes * (nodes - 1)}", region, [("BrokenPairs", "Maximum")], unit_label="pairs"
+            f"Broken pairs, of {nodes * (nodes - 1)}",
+            region,
+            [("BrokenPairs", "Maximum")],
+            unit_label="pairs",
         )
         alarm_states = {
             "type": "alarm",
@@ -239,7 +250,10 @@ class Monitoring(Construct):
                     name,
                     "Cluster",
                     cluster,
-                    {"stat": statistic, "label": f"{name} {statistic}" if statistic.startswith("p") else name},
+                    {
+                        "stat": statistic,
+                        "label": f"{name} {statistic}" if statistic.startswith("p") else name,
+                    },
                 ]
                 for name, statistic in metrics
             ],

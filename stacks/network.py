@@ -13,12 +13,14 @@ from typing import Any
 import aws_cdk as cdk
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from cluster.spec import ClusterSpec, NetworkKind
+from stacks.accepted import accept_wildcards
 from stacks.default_group import ClosedDefaultGroup
-from stacks.function import trust
+from stacks.function import log_group_arn, trust
+
+NOT_LOOKED_UP_CIDR = "10.0.0.0/16"
 
 # In a VPC without internet each of these costs by the hour, so each has its reason.
 ISOLATED_ENDPOINTS = {
@@ -45,8 +47,8 @@ class Network(Construct):
         spec: ClusterSpec,
         asset_bucket: str,
         evidence_bucket: str,
-        flow_logs: logs.ILogGroup,
-        functions: logs.ILogGroup,
+        flow_logs: str,
+        functions: str,
     ) -> None:
         super().__init__(scope, id_)
         self.ready: list[cdk.CfnResource] = []
@@ -79,13 +81,13 @@ class Network(Construct):
                 "cluster.network or cluster.availability_zone to what it has, or leave cluster.vpc_id out"
             )
         subnets = selected.subnets[: spec.subnets]
-        self.vpc_id, self.cidr = vpc.vpc_id, vpc.vpc_cidr_block
+        self.vpc_id = spec.vpc_id
+        # Before the look-up CDK stands in a range that is none; the CLI synthesises again after it.
+        self.cidr = vpc.vpc_cidr_block if vpc.vpc_id == spec.vpc_id else NOT_LOOKED_UP_CIDR
         self.subnet_ids = [subnet.subnet_id for subnet in subnets]
         self.zone = subnets[0].availability_zone
 
-    def _make(
-        self, spec: ClusterSpec, asset_bucket: str, evidence_bucket: str, functions: logs.ILogGroup
-    ) -> None:
+    def _make(self, spec: ClusterSpec, asset_bucket: str, evidence_bucket: str, functions: str) -> None:
         self.cidr = spec.vpc_cidr
         vpc = ec2.CfnVPC(
             self,
@@ -123,7 +125,10 @@ class Network(Construct):
         )
         self.ready.append(
             ec2.CfnSubnetRouteTableAssociation(
-                self, f"{id_}Routes", subnet_id=subnet.attr_subnet_id, route_table_id=table.attr_route_table_id
+                self,
+                f"{id_}Routes",
+                subnet_id=subnet.attr_subnet_id,
+                route_table_id=table.attr_route_table_id,
             )
         )
         return subnet
@@ -147,7 +152,7 @@ class Network(Construct):
         self.ready.append(route)
 
     def _nat_route(self, table: ec2.CfnRouteTable, block: str) -> None:
-        outer_table = self._route_table("NatRoutes")
+        outer_table = self._route_table("OuterRoutes")
         outer = self._subnet("Nat", block, self.zone, outer_table)
         self._internet_route("NatWay", outer_table)
         address = ec2.CfnEIP(self, "NatAddress", domain="vpc", tags=[_name(self, "nat")])
@@ -209,14 +214,22 @@ class Network(Construct):
             group_description="fullmesh: HTTPS from the VPC to its interface endpoints",
             security_group_ingress=[
                 ec2.CfnSecurityGroup.IngressProperty(
-                    ip_protocol="tcp", from_port=443, to_port=443, cidr_ip=self.cidr, description="HTTPS from the VPC"
+                    ip_protocol="tcp",
+                    from_port=443,
+                    to_port=443,
+                    cidr_ip=self.cidr,
+                    description="HTTPS from the VPC",
                 )
             ],
             # Endpoints answer, they never call: a list that names nothing real keeps AWS's
             # allow-all from being added.
             security_group_egress=[
                 ec2.CfnSecurityGroup.EgressProperty(
-                    ip_protocol="tcp", from_port=443, to_port=443, cidr_ip="127.0.0.1/32", description="nothing"
+                    ip_protocol="tcp",
+                    from_port=443,
+                    to_port=443,
+                    cidr_ip="127.0.0.1/32",
+                    description="nothing",
                 )
             ],
             tags=[_name(self, "endpoints")],
@@ -240,8 +253,15 @@ class Network(Construct):
                 )
             )
 
-    def _make_flow_log_role(self, flow_logs: logs.ILogGroup) -> iam.CfnRole:
-        return iam.CfnRole(
+    def _make_flow_log_role(self, flow_logs: str) -> iam.CfnRole:
+        # docs.aws.amazon.com/vpc/latest/userguide/flow-logs-iam-role.html, without CreateLogGroup:
+        # a deleted group must stay deleted.
+        write = {
+            "Effect": "Allow",
+            "Action": ["logs:CreateLogStream", "logs:PutLogEvents", "logs:DescribeLogStreams"],
+            "Resource": log_group_arn(flow_logs),
+        }
+        role = iam.CfnRole(
             self,
             "FlowLogRole",
             assume_role_policy_document=trust(
@@ -250,29 +270,14 @@ class Network(Construct):
             policies=[
                 iam.CfnRole.PolicyProperty(
                     policy_name="write-rejected-traffic",
-                    # docs.aws.amazon.com/vpc/latest/userguide/flow-logs-iam-role.html, without
-                    # CreateLogGroup: a deleted group must stay deleted.
-                    policy_document={
-                        "Version": "2012-10-17",
-                        "Statement": [
-                            {
-                                "Effect": "Allow",
-                                "Action": [
-                                    "logs:CreateLogStream",
-                                    "logs:PutLogEvents",
-                                    "logs:DescribeLogStreams",
-                                ],
-                                "Resource": flow_logs.log_group_arn,
-                            }
-                        ],
-                    },
+                    policy_document={"Version": "2012-10-17", "Statement": [write]},
                 )
             ],
         )
+        accept_wildcards(role, [write])
+        return role
 
-    def _flow_log(
-        self, id_: str, resource: str, kind: str, role: iam.CfnRole, flow_logs: logs.ILogGroup
-    ) -> None:
+    def _flow_log(self, id_: str, resource: str, kind: str, role: iam.CfnRole, flow_logs: str) -> None:
         ec2.CfnFlowLog(
             self,
             id_,
@@ -281,7 +286,7 @@ class Network(Construct):
             traffic_type="REJECT",
             max_aggregation_interval=60,
             log_destination_type="cloud-watch-logs",
-            log_group_name=flow_logs.log_group_name,
+            log_group_name=flow_logs,
             deliver_logs_permission_arn=role.attr_arn,
             tags=[_name(self, "rejected")],
         )

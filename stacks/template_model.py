@@ -137,12 +137,16 @@ class _Documents:
             "route-tables": {"RouteTables": list(self._route_tables(subnets))},
             "subnets": {
                 "Subnets": [
-                    {"SubnetId": s, "VpcId": self._vpc_of(s), "CidrBlock": self._subnet_cidr(s)} for s in subnets
+                    {"SubnetId": s, "VpcId": self._vpc_of(s), "CidrBlock": self._subnet_cidr(s)}
+                    for s in subnets
                 ]
             },
             "network-interfaces": {
                 "NetworkInterfaces": [
-                    {**i["NetworkInterfaces"][0], "Attachment": {"DeviceIndex": 0, "InstanceId": i["InstanceId"]}}
+                    {
+                        **i["NetworkInterfaces"][0],
+                        "Attachment": {"DeviceIndex": 0, "InstanceId": i["InstanceId"]},
+                    }
                     for i in self._instances
                 ]
             },
@@ -183,7 +187,9 @@ class _Documents:
                 "GroupId": logical_id,
                 "GroupName": logical_id,
                 "VpcId": name_of(group.get("VpcId")),
-                "IpPermissions": [_permission(rule, "SourceSecurityGroupId", "SourcePrefixListId") for rule in inward],
+                "IpPermissions": [
+                    _permission(rule, "SourceSecurityGroupId", "SourcePrefixListId") for rule in inward
+                ],
                 # A group without any outbound rule gets one from EC2 that allows everything.
                 "IpPermissionsEgress": [
                     _permission(rule, "DestinationSecurityGroupId", "DestinationPrefixListId")
@@ -235,7 +241,11 @@ class _Documents:
                 if name_of(route.get("RouteTableId")) == table_of.get(subnet, "none"):
                     target = name_of(route.get("GatewayId") or route.get("NatGatewayId"))
                     routes.append(
-                        {"DestinationCidrBlock": route["DestinationCidrBlock"], "GatewayId": target, "State": "active"}
+                        {
+                            "DestinationCidrBlock": route["DestinationCidrBlock"],
+                            "GatewayId": target,
+                            "State": "active",
+                        }
                     )
             yield {
                 "RouteTableId": f"{table_of.get(subnet, 'main')}-{subnet}",
@@ -274,7 +284,9 @@ def _permission(rule: Json, group_key: str, prefix_list_key: str) -> Json:
         "IpRanges": [{"CidrIp": _cidr(rule["CidrIp"])}] if "CidrIp" in rule else [],
         "Ipv6Ranges": [{"CidrIpv6": rule["CidrIpv6"]}] if "CidrIpv6" in rule else [],
         "UserIdGroupPairs": [{"GroupId": name_of(rule[group_key])}] if group_key in rule else [],
-        "PrefixListIds": [{"PrefixListId": name_of(rule[prefix_list_key])}] if prefix_list_key in rule else [],
+        "PrefixListIds": [{"PrefixListId": name_of(rule[prefix_list_key])}]
+        if prefix_list_key in rule
+        else [],
     }
     for key in ("FromPort", "ToPort"):
         if rule.get(key) is not None:

@@ -15,7 +15,6 @@ from typing import Any
 import aws_cdk as cdk
 from aws_cdk import aws_events as events
 from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from stacks.fleet import GROUP_ID
@@ -95,7 +94,7 @@ class Referee(Construct):
         deadline_s: int,
         config: str,
         code: lambda_.CfnFunction.CodeProperty,
-        functions: logs.ILogGroup,
+        functions: str,
     ) -> None:
         super().__init__(scope, id_)
         stack = cdk.Stack.of(self)

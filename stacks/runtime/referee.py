@@ -130,7 +130,9 @@ class Referee:
         """Instances that run, and those that EC2 ended by itself right after their launch."""
         members, vanished = [], []
         pages = self._session.client("ec2").get_paginator("describe_instances")
-        for page in pages.paginate(Filters=[{"Name": f"tag:{CLUSTER_TAG}", "Values": [self._settings.cluster]}]):
+        for page in pages.paginate(
+            Filters=[{"Name": f"tag:{CLUSTER_TAG}", "Values": [self._settings.cluster]}]
+        ):
             for reservation in page["Reservations"]:
                 for instance in reservation["Instances"]:
                     launched_at_s = instance["LaunchTime"].timestamp()
@@ -142,7 +144,9 @@ class Referee:
                         members.append(Member(instance_id, launched_at_s, instance_id in reported))
                     elif reason.get("Code") in ("Client.InternalError", "Client.VolumeLimitExceeded"):
                         # Typically a default EBS key that grants nothing to the Auto Scaling role.
-                        words = f"{instance_id} was ended by EC2: {reason['Code']}: {reason.get('Message', '')}"
+                        words = (
+                            f"{instance_id} was ended by EC2: {reason['Code']}: {reason.get('Message', '')}"
+                        )
                         vanished.append(LaunchFailure(launched_at_s, words))
         return tuple(members), tuple(vanished)
 

@@ -54,9 +54,7 @@ class Rows:
         pages = self._client.get_paginator("list_objects_v2").paginate(
             Bucket=self.bucket, Prefix=f"rows/{run}", Delimiter="/", StartAfter="rows/"
         )
-        found = [
-            entry["Prefix"].split("/")[1] for page in pages for entry in page.get("CommonPrefixes", ())
-        ]
+        found = [entry["Prefix"].split("/")[1] for page in pages for entry in page.get("CommonPrefixes", ())]
         mine = [name for name in found if name == run or name.startswith(f"{run}-check-")]
         return sorted(mine, key=lambda name: _epoch(name, run))
 
