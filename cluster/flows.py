@@ -243,7 +243,7 @@ def _networks(lookup: Lookup, members: Iterable[str]) -> Iterator[Network]:
 
 
 class _Signatures:
-    """Which of some networks hold an address; addresses with equal signatures are alike."""
+    """Which of some networks hold an address, as a number; equal numbers are alike."""
 
     def __init__(self, networks: Iterable[Network]) -> None:
         self._spans: Dict[int, List[Tuple[int, int]]] = {4: [], 6: []}
@@ -254,15 +254,17 @@ class _Signatures:
             version: sorted({edge for low, high in spans for edge in (low, high + 1)})
             for version, spans in self._spans.items()
         }
-        self._memo: Dict[Tuple[int, int], Tuple[int, ...]] = {}
+        self._by_part: Dict[Tuple[int, int], int] = {}
+        self._numbers: Dict[Tuple[int, ...], int] = {}
 
-    def of(self, address: Address) -> Tuple[int, ...]:
-        """The IP version and the positions of the networks that hold the address."""
+    def of(self, address: Address) -> int:
+        """The number of the set of networks that hold the address; IP versions never share one."""
         value = int(address)
         version = address.version
-        key = (version, bisect_right(self._edges[version], value))
-        found = self._memo.get(key)
+        part = (version, bisect_right(self._edges[version], value))
+        found = self._by_part.get(part)
         if found is None:
             spans = enumerate(self._spans[version])
-            found = self._memo[key] = (version, *(i for i, (low, high) in spans if low <= value <= high))
+            holders = (version, *(i for i, (low, high) in spans if low <= value <= high))
+            found = self._by_part[part] = self._numbers.setdefault(holders, len(self._numbers))
         return found

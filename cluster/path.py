@@ -79,8 +79,8 @@ PASSES = Stage()
 class Place:
     """A member as rules see it.
 
-    groups: those of its interface; None = not listed. signature: which networks of all
-    rules in question hold its address; two places with equal fields but another address
+    groups: those of its interface; None = not listed. signature: stands for the set of networks
+    in all rules in question that hold its address; two places with equal fields but another address
     are treated alike everywhere.
     """
 
@@ -88,10 +88,10 @@ class Place:
     subnet_id: str
     vpc_id: str
     address: Address
-    signature: Any
+    signature: int
 
     @property
-    def seen_as(self) -> Tuple[Any, Any]:
+    def seen_as(self) -> Tuple[Any, int]:
         """What a security group's rule can tell of it."""
         return (self.groups, self.signature)
 

@@ -17,8 +17,9 @@ from cluster.ports import PortRange, PortSet
 from cluster.snapshot import ClusterSnapshot
 from diagnosis.causes import finding
 from diagnosis.report import Finding, Verdict
-from diagnosis.static_causes import Members, name_causes
+from diagnosis.static_causes import name_causes
 from diagnosis.static_hints import advisories
+from diagnosis.static_members import Members
 
 CANDIDATE_OF: Mapping[str, str] = {
     "network-acls": "nacl-deny",

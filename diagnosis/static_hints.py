@@ -9,8 +9,8 @@ from cluster.rules import SourceKind, contains
 from cluster.snapshot import Interface
 from diagnosis.causes import finding
 from diagnosis.report import Finding
-from diagnosis.static_causes import Members
 from diagnosis.static_fixes import best_group, group_named
+from diagnosis.static_members import Members
 
 EFA_KINDS = frozenset({"efa", "efa-only"})
 
