@@ -37,7 +37,8 @@ def name_causes(members: Members) -> Tuple[Finding, ...]:
             blames.setdefault(key, Blame(key[0])).add(pair, obstacle, members)
     found: List[Tuple[int, int, Finding]] = []
     for key, blame in blames.items():
-        found.append((-blame.weight, ORDER[blame.cause_id], _finding(blame, key[1:], members)))
+        for subject in _subjects(blame, members):
+            found.append((-blame.weight, ORDER[blame.cause_id], _finding(blame, key[1:], members, subject)))
     for number, blame in missing.items():
         for each in missing_findings(number, lacking[number], blame, members):
             found.append((-blame.weight, ORDER[blame.cause_id], each))
@@ -92,21 +93,15 @@ def _cause_of(obstacle: Obstacle, members: Members) -> str:
     return "sg-no-self-ingress" if obstacle.reason is Reason.NO_INGRESS_RULE else "sg-no-self-egress"
 
 
-def _subject(blame: Blame, members: Members) -> str:
-    """`pair:S>D` for one pair (or both its directions), `node:R` for one node, else `cluster`."""
-    if len(members.ranks) > 2:
-        common = _in_every_pair(blame.pairs, members)
-        if len(common) == 2:
-            source, target = next(iter(blame.pairs)) if blame.weight == 1 else sorted(common)
-            ends = [members.reach.classes[number][0] for number in (source, target)]
-            ranks = [members.ranks[end] for end in ends]
-            return "pair:{}>{}".format(*(ranks if blame.weight == 1 else sorted(ranks)))
-        if len(common) == 1:
-            return f"node:{members.ranks[members.reach.classes[common.pop()][0]]}"
-    elif blame.weight == 1:
-        source, target = (members.reach.classes[number][0] for number in next(iter(blame.pairs)))
-        return f"pair:{members.ranks[source]}>{members.ranks[target]}"
-    return "cluster"
+def _subjects(blame: Blame, members: Members) -> List[str]:
+    """`pair:S>D` for one pair (each direction that is stopped), `node:R` for one node, else `cluster`."""
+    common = _in_every_pair(blame.pairs, members)
+    one_pair = len(common) == 2 and len(members.ranks) > 2
+    if blame.weight == 1 or one_pair:
+        return sorted(f"pair:{members.rank(source)}>{members.rank(target)}" for source, target in blame.pairs)
+    if len(common) == 1:
+        return [f"node:{members.rank(common.pop())}"]
+    return ["cluster"]
 
 
 def _in_every_pair(pairs: Iterable[ClassPair], members: Members) -> Set[int]:
@@ -121,9 +116,8 @@ def _extent(blame: Blame, members: Members) -> str:
     return f"{blame.weight} of {members.pair_count} pairs, silent drop"
 
 
-def _finding(blame: Blame, decider: Tuple[str, ...], members: Members) -> Finding:
+def _finding(blame: Blame, decider: Tuple[str, ...], members: Members, subject: str) -> Finding:
     pairs = list(blame.pairs)
-    subject = _subject(blame, members)
     said = list(dict.fromkeys(obstacle.detail for obstacle in blame.obstacles))
     evidence = [*said[:PAIRS_SHOWN], *pair_lines(blame, members)]
     extent = _extent(blame, members)

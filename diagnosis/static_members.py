@@ -34,6 +34,10 @@ class Members:
         a, b = (len(self.reach.classes[i]) for i in pair)
         return a * (a - 1) if pair[0] == pair[1] else a * b
 
+    def rank(self, number: int) -> int:
+        """The rank of a class's first member."""
+        return self.ranks[self.reach.classes[number][0]]
+
     def place(self, number: int) -> Place:
         """How rules see a class that takes part in a blocked flow."""
         place = self.reach.places[number]
