@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 
 from lab.control_plane import DEFAULT_PUBLIC_HOST, DEFAULT_PUBLIC_PORT
-from lab.control_plane.server import serve
+from lab.control_plane.process import die_with, settings
 
 
 def main(arguments: list[str]) -> int:
@@ -16,13 +17,14 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--public-port", type=int, default=DEFAULT_PUBLIC_PORT, help="the port nodes use")
     parser.add_argument("--parent", type=int, help="end when the process with this id ends")
     options = parser.parse_args(arguments)
+    os.environ.update(settings(options.port, options.public_host))
+    if options.parent is not None:
+        die_with(options.parent)
+    # ministack reads its settings while it is imported, so the import comes after them.
+    from lab.control_plane.server import serve  # noqa: PLC0415
+
     try:
-        serve(
-            options.port,
-            public_host=options.public_host,
-            public_port=options.public_port,
-            parent=options.parent,
-        )
+        serve(options.port, public_host=options.public_host, public_port=options.public_port)
     except (RuntimeError, OSError, ValueError) as error:
         sys.stderr.write(f"control plane: {error}\n")
         return 1

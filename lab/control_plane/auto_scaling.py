@@ -30,6 +30,8 @@ class GroupState:
     activities: list[Record] = field(default_factory=list)
     suspended: set[str] = field(default_factory=set)
     retry_at: float = 0.0  # monotonic seconds; no launch is tried before
+    held: bool = False  # a rolling update decides what is launched
+    replacing: int = 0  # launches that the running batch of it still owes
 
 
 _states: dict[tuple[str, str, str], GroupState] = {}
@@ -59,7 +61,11 @@ def members(name: str) -> list[Record]:
     return [item for item in group(name)["Instances"] if item["LifecycleState"] == "InService"]
 
 
-def is_satisfied(name: str) -> bool:
+def is_settled(name: str) -> bool:
+    """Whether the group has what it wants: in a rolling update, the whole running batch."""
+    state = state_of(name)
+    if state.held:
+        return state.replacing == 0
     return len(members(name)) == int(group(name)["DesiredCapacity"])
 
 
@@ -70,38 +76,44 @@ def reconcile(name: str) -> None:
         record["Instances"] = [item for item in record["Instances"] if instances.running(item["InstanceId"])]
     desired = int(record["DesiredCapacity"])
     surplus = len(record["Instances"]) - desired
-    if surplus > 0 and "Terminate" not in state.suspended:
-        cause = f"an instance was taken out of service in response to a difference between desired ({desired}) and actual capacity"
+    if surplus > 0 and not state.held and "Terminate" not in state.suspended:
+        cause = "an instance was taken out of service, because there are more than the desired capacity"
         terminate(name, [item["InstanceId"] for item in record["Instances"][-surplus:]], cause)
     if "Launch" in state.suspended or time.monotonic() < state.retry_at:
         return
-    while len(record["Instances"]) < desired:
+    while state.replacing if state.held else len(record["Instances"]) < desired:
         if not _launch_one(record, state):
             state.retry_at = time.monotonic() + RETRY_AFTER_S
             return
+        state.replacing = max(0, state.replacing - 1)
 
 
 def terminate(name: str, instance_ids: list[str], cause: str) -> None:
     """End these members, each with an activity and an event of its own."""
     record, state = group(name), state_of(name)
     for instance_id in instance_ids:
-        zone = next((i["AvailabilityZone"] for i in record["Instances"] if i["InstanceId"] == instance_id), "")
+        zone = next(
+            (i["AvailabilityZone"] for i in record["Instances"] if i["InstanceId"] == instance_id), ""
+        )
         record["Instances"] = [i for i in record["Instances"] if i["InstanceId"] != instance_id]
         if instance_id in backend.instances:
             instances.terminate(instance_id)
-        activity = _activity(record, state, f"Terminating EC2 instance: {instance_id}", cause, zone)
+        activity = _activity(
+            record, state, f"Terminating EC2 instance: {instance_id}", cause=cause, zone=zone
+        )
         activity["_InstanceId"] = instance_id
         _finish(record, activity, "EC2 Instance Terminate Successful")
 
 
-def replace_members(name: str, instance_ids: list[str]) -> None:
+def replace_members(name: str, instance_ids: list[str], *, last: bool) -> None:
     """One batch of a rolling update: end these, then launch as many anew.
 
-    Raises:
-        ApiError: never; a launch that fails is an activity, and is tried again later.
+    last: after this batch the group goes to its desired capacity by itself.
     """
+    state = state_of(name)
     terminate(name, instance_ids, "an instance was taken out of service in response to a rolling update")
-    state_of(name).retry_at = 0.0
+    state.held, state.retry_at = not last, 0.0
+    state.replacing = 0 if last else len(instance_ids)
     reconcile(name)
 
 
@@ -113,10 +125,12 @@ def _launch_one(record: Record, state: GroupState) -> bool:
         f"an instance was started in response to a difference between desired and actual capacity, "
         f"increasing the capacity from {len(record['Instances'])} to {len(record['Instances']) + 1}."
     )
-    activity = _activity(record, state, "Launching a new EC2 instance", cause, zone, subnet_id)
+    activity = _activity(
+        record, state, "Launching a new EC2 instance", cause=cause, zone=zone, subnet_id=subnet_id
+    )
     try:
         data, template = _launch_data(record)
-        spec = launch_spec(data, subnet_id=subnet_id, extra_tags=_propagated_tags(record))
+        spec = launch_spec(data, subnet_id=subnet_id, extra_tags=_instance_tags(record, template))
         made = instances.launch(spec)[0]
     except ApiError as error:
         activity["Description"] = f"Launching a new EC2 instance.  Status Reason: {_reason(error)}"
@@ -148,15 +162,16 @@ def _reason(error: ApiError) -> str:
 
 def _launch_data(record: Record) -> tuple[Data, Record]:
     """The launch data of a group and the template version that it came from."""
-    override = {}
+    override: Record = {}
     if record["LaunchTemplate"]:
-        specification = record["LaunchTemplate"]
-        mixed = {}
+        specification: Record = record["LaunchTemplate"]
     else:
         mixed = (record.get("MixedInstancesPolicy") or {}).get("LaunchTemplate") or {}
         specification = mixed.get("LaunchTemplateSpecification") or {}
         if not specification:
-            raise ApiError("ValidationError", "the lab launches from launch templates only; the group has none")
+            raise ApiError(
+                "ValidationError", "the lab launches from launch templates only; the group has none"
+            )
         override = (mixed.get("Overrides") or [{}])[0]
     data = dict(template_data(specification))
     if override.get("InstanceType"):
@@ -172,7 +187,7 @@ def _launch_data(record: Record) -> tuple[Data, Record]:
 
 
 def _next_subnet(record: Record) -> str:
-    subnets = [item for item in record["VPCZoneIdentifier"].split(",") if item]
+    subnets: list[str] = [item for item in record["VPCZoneIdentifier"].split(",") if item]
     if not subnets:
         return ""
     counts = dict.fromkeys(subnets, 0)
@@ -180,18 +195,30 @@ def _next_subnet(record: Record) -> str:
         subnet_id = (backend.instances.get(member["InstanceId"]) or {}).get("SubnetId")
         if subnet_id in counts:
             counts[subnet_id] += 1
-    return min(subnets, key=lambda item: counts[item])
+    return min(counts, key=lambda item: counts[item])
 
 
-def _propagated_tags(record: Record) -> dict[str, str]:
-    own = {tag["Key"]: tag["Value"] for tag in record["Tags"] if tag["PropagateAtLaunch"]}
-    return {**own, "aws:autoscaling:groupName": record["AutoScalingGroupName"]}
+def _instance_tags(record: Record, template: Record) -> dict[str, str]:
+    """The group's tags that propagate (CloudFormation's own do too), and the service's."""
+    own = {
+        tag["Key"]: tag["Value"]
+        for tag in record["Tags"]
+        if tag["PropagateAtLaunch"] or tag["Key"].startswith("aws:cloudformation:")
+    }
+    return {
+        **own,
+        "aws:autoscaling:groupName": record["AutoScalingGroupName"],
+        "aws:ec2launchtemplate:id": template["LaunchTemplateId"],
+        "aws:ec2launchtemplate:version": template["Version"],
+    }
 
 
 def _activity(
-    record: Record, state: GroupState, description: str, cause: str, zone: str, subnet_id: str = ""
+    record: Record, state: GroupState, description: str, *, cause: str, zone: str, subnet_id: str = ""
 ) -> Record:
-    details = {"Subnet ID": subnet_id, "Availability Zone": zone} if subnet_id else {"Availability Zone": zone}
+    details = (
+        {"Subnet ID": subnet_id, "Availability Zone": zone} if subnet_id else {"Availability Zone": zone}
+    )
     activity = {
         "ActivityId": str(uuid.uuid4()),
         "AutoScalingGroupName": record["AutoScalingGroupName"],

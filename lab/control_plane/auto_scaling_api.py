@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lab.control_plane import auto_scaling, backend, instances
+from lab.control_plane.registration import register_auto_scaling_action
 from lab.control_plane.wire import ApiError, Parameters, Reply, is_true, member_xml, nested
 
 Record = dict[str, Any]
@@ -41,7 +42,7 @@ def register() -> None:
         "ResumeProcesses": resume_processes,
         "TerminateInstanceInAutoScalingGroup": terminate_member,
     }.items():
-        backend.register_auto_scaling_action(name, handler)
+        register_auto_scaling_action(name, handler)
 
 
 def describe_groups(params: Parameters) -> Reply:
@@ -84,7 +85,11 @@ def update_group(params: Parameters) -> Reply:
         if request.get(name):
             record[name] = request[name]
     if request.get("LaunchTemplate"):
-        record["LaunchTemplate"] = {"LaunchTemplateName": "", "Version": "$Default", **request["LaunchTemplate"]}
+        record["LaunchTemplate"] = {
+            "LaunchTemplateName": "",
+            "Version": "$Default",
+            **request["LaunchTemplate"],
+        }
     auto_scaling.reconcile(record["AutoScalingGroupName"])
     return Reply("UpdateAutoScalingGroup", "")
 
@@ -136,7 +141,9 @@ def terminate_member(params: Parameters) -> Reply:
             activity = auto_scaling.state_of(name).activities[0]
             auto_scaling.reconcile(name)
             return Reply("TerminateInstanceInAutoScalingGroup", member_xml({"Activity": activity}))
-    raise ApiError("ValidationError", f"Instance Id not found - No managed instance found for instance ID {instance_id}")
+    raise ApiError(
+        "ValidationError", f"Instance Id not found - No managed instance found for instance ID {instance_id}"
+    )
 
 
 def _processes(params: Parameters) -> tuple[str, set[str]]:
@@ -151,7 +158,9 @@ def _processes(params: Parameters) -> tuple[str, set[str]]:
 
 
 def _set_sizes(record: Record, request: Record) -> None:
-    sizes = {field: int(request[name]) for name, field in _NUMBERS.items() if request.get(name) not in (None, "")}
+    sizes = {
+        field: int(request[name]) for name, field in _NUMBERS.items() if request.get(name) not in (None, "")
+    }
     after = {**record, **sizes}
     low, desired, high = int(after["MinSize"]), int(after["DesiredCapacity"]), int(after["MaxSize"])
     if desired > high:

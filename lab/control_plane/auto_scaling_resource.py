@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import re
 import time
+from functools import partial
 from typing import Any
 
 from lab.control_plane import auto_scaling, auto_scaling_api, backend, stack_order
+from lab.control_plane.registration import Made, OriginalType, Resource, register_type
 from lab.control_plane.wire import is_true
 
 Record = dict[str, Any]
@@ -25,46 +27,54 @@ _DURATION = re.compile(r"^PT(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?$")
 
 
 def register() -> None:
-    original = backend.original_type(TYPE)
+    original = OriginalType(TYPE)
 
-    def create(logical_id: str, properties: Record, stack: str) -> tuple[str, Record]:
-        def make() -> tuple[str, Record]:
-            made: tuple[str, Record] = original["create"](logical_id, properties, stack)
-            _take_properties(made[0], properties)
+    def create(resource: Resource) -> Made:
+        def make() -> Made:
+            made = original.create(resource)
+            _take_properties(made[0], resource.properties)
             auto_scaling.reconcile(made[0])
             return made
 
-        name, attributes = backend.on_loop(make)
+        made = backend.on_loop(make)
         try:
-            _wait_for_capacity(name, stack, logical_id)
-            _wait_for_signals(stack, logical_id)
+            _wait_for_capacity(made[0], resource)
+            backend.wait_for_resource_signals(resource.stack, resource.logical_id, TYPE)
         except Exception:
-            backend.on_loop(lambda: auto_scaling_api.drop_group(name))
+            backend.on_loop(lambda: auto_scaling_api.drop_group(made[0]))
             raise
-        return name, attributes
+        return made
 
-    def update(
-        name: str, old: Record, new: Record, stack: str, logical_id: str
-    ) -> tuple[str, Record]:
-        policy = backend.resource_definition(stack, logical_id).get("UpdatePolicy") or {}
+    def update(resource: Resource) -> Made:
+        policy = backend.resource_definition(resource.stack, resource.logical_id).get("UpdatePolicy") or {}
+        if is_true((policy.get("AutoScalingReplacingUpdate") or {}).get("WillReplace")):
+            raise ValueError("the lab replaces no whole group (WillReplace); use AutoScalingRollingUpdate")
+        rolling = policy.get("AutoScalingRollingUpdate") or {}
+        rolls = bool(rolling) and any(
+            resource.old.get(item) != resource.properties.get(item) for item in _LAUNCH_PROPERTIES
+        )
 
-        def change() -> tuple[str, Record]:
-            made: tuple[str, Record] = original["update"](name, old, new, stack, logical_id)
-            _take_properties(made[0], new)
+        def change() -> Made:
+            made = original.update(resource)
+            _take_properties(made[0], resource.properties)
+            auto_scaling.state_of(made[0]).held = rolls
             return made
 
-        answer = backend.on_loop(change)
-        rolling = policy.get("AutoScalingRollingUpdate")
-        if rolling and _launches_anew(old, new):
-            _roll(answer[0], rolling, stack, logical_id)
-        backend.on_loop(lambda: auto_scaling.reconcile(answer[0]))
-        _wait_for_capacity(answer[0], stack, logical_id)
-        return answer
+        made = backend.on_loop(change)
+        if rolls:
+            _roll(made[0], rolling, resource)
+        backend.on_loop(lambda: auto_scaling.reconcile(made[0]))
+        _wait_for_capacity(made[0], resource)
+        return made
 
-    def delete(name: str, properties: Record) -> None:
-        backend.on_loop(lambda: (auto_scaling_api.drop_group(name), original["delete"](name, properties)))
+    def delete(resource: Resource) -> None:
+        def end() -> None:
+            auto_scaling_api.drop_group(resource.physical_id)
+            original.delete(resource)
 
-    backend.register_type(
+        backend.on_loop(end)
+
+    register_type(
         TYPE,
         create=create,
         update=update,
@@ -83,40 +93,39 @@ def _take_properties(name: str, properties: Record) -> None:
     record["MixedInstancesPolicy"] = properties.get("MixedInstancesPolicy") or {}
 
 
-def _launches_anew(old: Record, new: Record) -> bool:
-    return any(old.get(item) != new.get(item) for item in _LAUNCH_PROPERTIES)
+def _roll(name: str, policy: Record, resource: Resource) -> None:
+    """Replace every member, in batches, keeping MinInstancesInService of them.
 
-
-def _roll(name: str, policy: Record, stack: str, logical_id: str) -> None:
-    """Replace every member, in batches, keeping MinInstancesInService of them."""
-    processes = set(policy.get("SuspendProcesses") or ())
+    Nothing is launched or ended beside the batches until the last one has begun.
+    """
     batch = max(1, int(policy.get("MaxBatchSize", 1)))
     keep = int(policy.get("MinInstancesInService", 0))
+    state = backend.on_loop(lambda: auto_scaling.state_of(name))
     outdated = [item["InstanceId"] for item in backend.on_loop(lambda: auto_scaling.members(name))]
-    state = auto_scaling.state_of(name)
     before = set(state.suspended)
-    state.suspended |= processes
+    state.suspended |= set(policy.get("SuspendProcesses") or ())
     try:
         while outdated:
             size = min(batch, max(1, len(outdated) - keep), len(outdated))
             ending, outdated = outdated[:size], outdated[size:]
             backend.add_event(
-                stack,
-                logical_id,
+                resource.stack,
+                resource.logical_id,
                 TYPE,
                 "UPDATE_IN_PROGRESS",
                 f"Terminating instance(s) [{','.join(ending)}]; replacing with {size} new instance(s).",
             )
-            backend.on_loop(lambda ids=ending: auto_scaling.replace_members(name, ids))  # type: ignore[misc]
-            _wait_for_capacity(name, stack, logical_id)
+            backend.on_loop(partial(auto_scaling.replace_members, name, ending, last=not outdated))
+            _wait_for_capacity(name, resource)
             if is_true(policy.get("WaitOnResourceSignals", False)):
-                _wait_for_signals(stack, logical_id)
+                backend.wait_for_resource_signals(resource.stack, resource.logical_id, TYPE)
             time.sleep(_seconds(policy.get("PauseTime")))
     finally:
+        state.held = False
         state.suspended &= before
 
 
-def _wait_for_capacity(name: str, stack: str, logical_id: str) -> None:
+def _wait_for_capacity(name: str, resource: Resource) -> None:
     """Block until the group stands at desired capacity.
 
     Raises:
@@ -124,18 +133,12 @@ def _wait_for_capacity(name: str, stack: str, logical_id: str) -> None:
         TimeoutError: an hour passed.
     """
     deadline = time.monotonic() + CAPACITY_TIMEOUT_S
-    with stack_order.beside(stack, logical_id) as conditions:
-        while not backend.on_loop(lambda: auto_scaling.is_satisfied(name)):
-            conditions.check()
-            if time.monotonic() > deadline:
-                raise TimeoutError("Group did not stabilize. The desired capacity was not reached in time.")
-            time.sleep(POLL_S)
-
-
-def _wait_for_signals(stack: str, logical_id: str) -> None:
-    policy = backend.resource_definition(stack, logical_id).get("CreationPolicy") or {}
-    if "ResourceSignal" in policy:
-        backend.wait_for_resource_signals(stack, logical_id, TYPE, policy["ResourceSignal"] or {})
+    conditions = stack_order.Beside(resource.stack)
+    while not backend.on_loop(lambda: auto_scaling.is_settled(name)):
+        conditions.check()
+        if time.monotonic() > deadline:
+            raise TimeoutError("Group did not stabilize. The desired capacity was not reached in time.")
+        time.sleep(POLL_S)
 
 
 def _seconds(duration: object) -> int:

@@ -16,8 +16,7 @@ import threading
 from collections.abc import Callable, MutableMapping
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
-
-from lab.control_plane.wire import ApiError, Reply
+from xml.sax.saxutils import escape
 
 # ministack ships no type information.
 import ministack.app as _app  # type: ignore[import-untyped]
@@ -26,6 +25,7 @@ import ministack.services.autoscaling as _autoscaling  # type: ignore[import-unt
 import ministack.services.cloudformation as _cloudformation  # type: ignore[import-untyped]
 import ministack.services.cloudformation.custom_resource as _custom_resource  # type: ignore[import-untyped]
 import ministack.services.cloudformation.drift as _drift  # type: ignore[import-untyped]
+import ministack.services.cloudformation.engine as _engine  # type: ignore[import-untyped]
 import ministack.services.cloudformation.provisioners as _provisioners  # type: ignore[import-untyped]
 import ministack.services.cloudformation.stacks as _stacks  # type: ignore[import-untyped]
 import ministack.services.cloudformation.wait_conditions as _wait_conditions  # type: ignore[import-untyped]
@@ -39,10 +39,6 @@ PINNED_VERSION = "1.5.33"
 T = TypeVar("T")
 Record = dict[str, Any]
 Store = MutableMapping[str, Record]
-CreateHandler = Callable[[str, Record, str], tuple[str, Record]]
-DeleteHandler = Callable[[str, Record], None]
-UpdateHandler = Callable[[str, Record, Record, str, str], tuple[str, Record]]
-DriftReader = Callable[[str, Record], "Record | None"]
 
 # The stores. Each is keyed by id within the account and region of the request.
 instances: Store = _ec2._instances
@@ -91,7 +87,7 @@ def check_version() -> None:
 
 def adopt_loop(loop: asyncio.AbstractEventLoop) -> None:
     """Remember the server's event loop; called once, on it, before the first request."""
-    global _loop, _loop_thread  # noqa: PLW0603  (one server per process)
+    global _loop, _loop_thread
     _loop, _loop_thread = loop, threading.get_ident()
 
 
@@ -146,68 +142,43 @@ def all_groups() -> list[tuple[str, str, str]]:
     return [key for key, _ in auto_scaling_groups.all_items()]  # type: ignore[attr-defined]
 
 
-# --- registering actions and resource types -------------------------------------------
+# --- the tables of actions and resource types -------------------------------------------
 
-ActionHandler = Callable[[Record], Reply]
-
-
-def register_ec2_action(name: str, handler: ActionHandler) -> None:
-    """Let `handler` answer the EC2 action `name`; it gets the raw query parameters."""
-    _ec2._ACTION_MAP[name] = _answering(handler, "Response", _ec2_error)
+Answer = tuple[int, dict[str, str], bytes]
+ec2_actions: dict[str, Callable[[Record], Any]] = _ec2._ACTION_MAP
+auto_scaling_actions: dict[str, Callable[[Record], Any]] = _autoscaling._ACTION_MAP
 
 
-def register_auto_scaling_action(name: str, handler: ActionHandler) -> None:
-    _autoscaling._ACTION_MAP[name] = _answering(handler, "Result", _autoscaling._error)
-
-
-def _ec2_error(code: str, message: str) -> tuple[int, dict[str, str], bytes]:
-    answer: tuple[int, dict[str, str], bytes] = _ec2._error(code, message, 400)
+def ec2_answer(element: str, inside: str) -> Answer:
+    answer: Answer = _ec2._xml(200, element, inside)
     return answer
 
 
-def _answering(
-    handler: ActionHandler, kind: str, refuse: Callable[[str, str], Any]
-) -> Callable[[Record], Any]:
-    def answer(params: Record) -> Any:
-        try:
-            reply = handler(params)
-        except ApiError as error:
-            return refuse(error.code, error.message)
-        if kind == "Response":
-            return _ec2._xml(200, f"{reply.action}Response", reply.body)
-        inner = f"<{reply.action}Result>{reply.body}</{reply.action}Result>"
-        return _autoscaling._xml(200, f"{reply.action}Response", inner)
-
+def ec2_error(code: str, message: str) -> Answer:
+    answer: Answer = _ec2._error(code, escape(message), 400)
     return answer
 
 
-def original_ec2_action(name: str) -> Callable[[Record], Any]:
-    """ministack's own handler of an action, to be called when ours does not apply."""
-    handler: Callable[[Record], Any] = _ec2._ACTION_MAP[name]
-    return handler
+def auto_scaling_answer(element: str, inside: str) -> Answer:
+    answer: Answer = _autoscaling._xml(200, element, inside)
+    return answer
 
 
-def register_type(
-    name: str,
-    *,
-    create: CreateHandler,
-    delete: DeleteHandler,
-    update: UpdateHandler | None = None,
-    replacing: tuple[str, ...] = (),
-    blocking: bool = False,
-    tagged: bool = False,
+def auto_scaling_error(code: str, message: str) -> Answer:
+    answer: Answer = _autoscaling._error(code, escape(message))
+    return answer
+
+
+def resource_type(name: str) -> Record:
+    """ministack's handlers of a type, by `create`, `update` and `delete`."""
+    return dict(_provisioners._RESOURCE_HANDLERS[name])
+
+
+def add_resource_type(
+    name: str, handlers: Record, *, replacing: tuple[str, ...], blocking: bool, tagged: bool
 ) -> None:
-    """Add (or replace) a CloudFormation resource type.
-
-    update gets (physical id, old properties, new properties, stack name, logical id).
-    replacing: properties whose change makes a new resource, as a change set reports it.
-    blocking: the handlers may wait, so they run on a thread of their own.
-    tagged: the type has a `Tags` list that stack-level tags are added to.
-    """
-    handlers: Record = {"create": create, "delete": delete}
-    if update is not None:
-        handlers |= {"update": update, "update_with_logical_id": True}
-    _provisioners._RESOURCE_HANDLERS[name] = handlers
+    """See `registration.register_type`; handlers take ministack's own arguments."""
+    _provisioners._RESOURCE_HANDLERS[name] = {**handlers, "update_with_logical_id": True}
     _provisioners._REPLACING_PROPERTIES[name] = replacing
     if blocking:
         _blocking_types.add(name)
@@ -215,14 +186,10 @@ def register_type(
         _provisioners._STACK_TAG_PROPERTY[name] = ("Tags", "list")
 
 
-def original_type(name: str) -> Record:
-    """ministack's own handlers of a resource type (`create`, `update`, `delete`)."""
-    return dict(_provisioners._RESOURCE_HANDLERS[name])
-
-
-def register_drift_reader(name: str, reader: DriftReader, properties: frozenset[str]) -> None:
-    """reader(physical id, template properties) -> current properties; None = deleted."""
-    _drift._DRIFT_READERS[name] = (reader, properties)
+def add_drift_reader(
+    name: str, read: Callable[[str, Record], Record | None], properties: frozenset[str]
+) -> None:
+    _drift._DRIFT_READERS[name] = (read, properties)
 
 
 _blocking_types: set[str] = set()
@@ -254,10 +221,8 @@ def stack_record(stack: str) -> Record:
 
 def template_resources(stack: str) -> Record:
     """logical id -> definition, of the template being deployed."""
-    from ministack.services.cloudformation.engine import _parse_template  # type: ignore[import-untyped]
-
     body = stack_record(stack).get("_template_body")
-    template = _parse_template(body) if body else stack_record(stack).get("_template") or {}
+    template = _engine._parse_template(body) if body else stack_record(stack).get("_template") or {}
     resources: Record = template.get("Resources") or {}
     return resources
 
@@ -301,12 +266,16 @@ def handle_signals(url: str) -> dict[str, dict[str, str]] | None:
     return dict(_wait_conditions._handles[token]["signals"])
 
 
-def wait_for_resource_signals(stack: str, logical_id: str, kind: str, signal: Record) -> None:
-    """Block until a CreationPolicy's signals are in.
+def wait_for_resource_signals(stack: str, logical_id: str, kind: str) -> None:
+    """Block until a resource's CreationPolicy, if it has one, has its signals.
 
     Raises:
         RuntimeError, TimeoutError: a FAILURE signal, or too few in time.
     """
+    policy = resource_definition(stack, logical_id).get("CreationPolicy") or {}
+    if "ResourceSignal" not in policy:
+        return
+    signal = policy["ResourceSignal"] or {}
     count = _wait_conditions.validate_count(signal.get("Count"), logical_id)
     timeout_s = _wait_conditions.validate_resource_signal_timeout(signal.get("Timeout"), logical_id)
     token = _wait_conditions.register_slot(stack_id(stack))

@@ -72,6 +72,6 @@ def refuse(instance_type: str, zone: str) -> NoReturn:
     """
     raise ApiError(
         "InsufficientInstanceCapacity",
-        f"We currently do not have sufficient {instance_type} capacity in the Availability Zone you requested "
-        f"({zone}). Our system will be working on provisioning additional capacity.",
+        f"We currently do not have sufficient {instance_type} capacity in the Availability Zone you "
+        f"requested ({zone}). Our system will be working on provisioning additional capacity.",
     )

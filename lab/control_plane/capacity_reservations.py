@@ -5,7 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from lab.control_plane import backend, capacity
-from lab.control_plane.wire import ApiError, Parameters, Reply, filters_of, matches, nested, new_id, tag_list, xml
+from lab.control_plane.registration import register_ec2_action
+from lab.control_plane.wire import (
+    ApiError,
+    Parameters,
+    Reply,
+    filters_of,
+    matches,
+    nested,
+    new_id,
+    tag_list,
+    xml,
+)
 
 Record = dict[str, Any]
 
@@ -19,7 +30,7 @@ def register() -> None:
         "ModifyCapacityReservation": _modify_action,
         "DescribeCapacityReservations": _describe_action,
     }.items():
-        backend.register_ec2_action(name, handler)
+        register_ec2_action(name, handler)
 
 
 def create(properties: Record) -> Record:
@@ -61,7 +72,9 @@ def resize(reservation_id: str, count: int) -> Record:
         ApiError: no such reservation, or not that much capacity.
     """
     record = _find(reservation_id)
-    _must_have(record["InstanceType"], record["AvailabilityZone"], count, already=record["TotalInstanceCount"])
+    _must_have(
+        record["InstanceType"], record["AvailabilityZone"], count, already=record["TotalInstanceCount"]
+    )
     record["TotalInstanceCount"] = count
     return record
 
@@ -94,7 +107,8 @@ def _find(reservation_id: str) -> Record:
     record = _reservations.get(_key(reservation_id))
     if record is None:
         raise ApiError(
-            "InvalidCapacityReservationId.NotFound", f"The capacity reservation '{reservation_id}' does not exist"
+            "InvalidCapacityReservationId.NotFound",
+            f"The capacity reservation '{reservation_id}' does not exist",
         )
     return record
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from lab.control_plane import backend, instances
 from lab.control_plane.launch_spec import InterfaceSpec, launch_spec, template_data, with_api_names
+from lab.control_plane.registration import register_ec2_action
 from lab.control_plane.wire import (
     ApiError,
     Parameters,
@@ -34,8 +35,8 @@ def register() -> None:
         "CreateNetworkInterface": create_network_interface,
         "ModifyNetworkInterfaceAttribute": modify_network_interface_attribute,
     }.items():
-        backend.register_ec2_action(name, handler)
-    backend.register_ec2_action("DescribeInstanceAttribute", describe_instance_attribute)
+        register_ec2_action(name, handler)
+    register_ec2_action("DescribeInstanceAttribute", describe_instance_attribute)
 
 
 def run_instances(params: Parameters) -> Reply:
@@ -124,7 +125,8 @@ def describe_instance_attribute(params: Parameters) -> Reply:
     if attribute not in values:
         raise ApiError(
             "InvalidParameterValue",
-            f"Value ({attribute}) for parameter attribute is invalid. The lab knows {', '.join(sorted(values))}",
+            f"Value ({attribute}) for parameter attribute is invalid. The lab knows "
+            f"{', '.join(sorted(values))}",
         )
     return Reply(
         "DescribeInstanceAttribute", xml({"instanceId": instance_id, attribute: values[attribute]()})
@@ -149,7 +151,9 @@ def create_network_interface(params: Parameters) -> Reply:
     request = nested(params)
     subnet = backend.subnets.get(request.get("SubnetId", ""))
     if subnet is None:
-        raise ApiError("InvalidSubnetID.NotFound", f"The subnet ID '{request.get('SubnetId')}' does not exist")
+        raise ApiError(
+            "InvalidSubnetID.NotFound", f"The subnet ID '{request.get('SubnetId')}' does not exist"
+        )
     record = instances.make_interface(
         subnet,
         InterfaceSpec(
@@ -177,9 +181,7 @@ def modify_network_interface_attribute(params: Parameters) -> Reply:
 def _must_exist(wanted: list[str]) -> None:
     missing = [item for item in wanted if item not in backend.instances]
     if missing:
-        raise ApiError(
-            "InvalidInstanceID.NotFound", f"The instance ID '{', '.join(missing)}' does not exist"
-        )
+        raise ApiError("InvalidInstanceID.NotFound", f"The instance ID '{', '.join(missing)}' does not exist")
 
 
 def _interface(interface_id: str) -> Record:
@@ -239,9 +241,7 @@ def _interface_matches(record: Record, filters: dict[str, list[str]]) -> bool:
     return _all_match(record["NetworkInterfaceId"], facts, filters)
 
 
-def _all_match(
-    resource_id: str, facts: dict[str, list[str | None]], filters: dict[str, list[str]]
-) -> bool:
+def _all_match(resource_id: str, facts: dict[str, list[str | None]], filters: dict[str, list[str]]) -> bool:
     for name, accepted in filters.items():
         if name.startswith("tag:") or name in ("tag-key", "tag-value"):
             continue
@@ -336,9 +336,7 @@ def _attached_interface_answer(record: Record) -> Record:
 
 def _interface_answer(record: Record) -> Record:
     association = record.get("Association")
-    public = (
-        {"publicIp": association["PublicIp"], "ipOwnerId": "amazon"} if association else None
-    )
+    public = {"publicIp": association["PublicIp"], "ipOwnerId": "amazon"} if association else None
     private = {
         "privateIpAddress": record["PrivateIpAddress"],
         "privateDnsName": instances.private_dns_name(record["PrivateIpAddress"]),

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ipaddress
 import secrets
 import time
-from dataclasses import replace
 from typing import Any
 
 from lab.control_plane import backend, capacity, refusals
@@ -20,6 +19,7 @@ from lab.control_plane.wire import ApiError, new_id
 Record = dict[str, Any]
 
 FIRST_HOST = 4  # AWS keeps the first four addresses of every subnet, and the last
+TERMINATED_FOR_S = 300.0  # how long an ended instance stays listed; EC2 lists it for about an hour
 RUNNING = {"Code": 16, "Name": "running"}
 TERMINATED = {"Code": 48, "Name": "terminated"}
 
@@ -114,7 +114,14 @@ def terminate(instance_id: str) -> None:
     record["_terminated_at"] = time.time()
     record["SecurityGroups"] = []
     record["NetworkInterfaceIds"] = []
-    for field in ("PrivateIpAddress", "PrivateDnsName", "PublicIpAddress", "PublicDnsName", "SubnetId", "VpcId"):
+    for field in (
+        "PrivateIpAddress",
+        "PrivateDnsName",
+        "PublicIpAddress",
+        "PublicDnsName",
+        "SubnetId",
+        "VpcId",
+    ):
         record[field] = ""
 
 
@@ -127,6 +134,15 @@ def forget(instance_id: str) -> None:
     _drop_attachments(record)
     del backend.instances[instance_id]
     backend.ec2_tags.pop(instance_id, None)
+
+
+def purge() -> None:
+    """Drop the records of instances that ended a while ago."""
+    for instance_id, record in list(backend.instances.items()):
+        ended = record.get("_terminated_at")
+        if ended is not None and time.time() - ended > TERMINATED_FOR_S:
+            del backend.instances[instance_id]
+            backend.ec2_tags.pop(instance_id, None)
 
 
 def running(instance_id: str) -> bool:
@@ -182,7 +198,9 @@ def make_interface(subnet: Record, item: InterfaceSpec) -> Record:
 
 def _make_interface(instance_id: str, item: InterfaceSpec, subnet: Record, now: str) -> Record:
     groups = list(item.groups) or [_default_group(subnet["VpcId"])]
-    public = subnet.get("MapPublicIpOnLaunch", False) if item.associate_public is None else item.associate_public
+    public = (
+        subnet.get("MapPublicIpOnLaunch", False) if item.associate_public is None else item.associate_public
+    )
     interface_id = new_id("eni")
     record = {
         "NetworkInterfaceId": interface_id,
@@ -230,8 +248,8 @@ def _free_address(subnet: Record) -> str:
             return address
     raise ApiError(
         "InsufficientFreeAddressesInSubnet",
-        f"There are not enough free addresses in subnet '{subnet['SubnetId']}' to satisfy the requested number "
-        "of instances.",
+        f"There are not enough free addresses in subnet '{subnet['SubnetId']}' to satisfy the requested "
+        "number of instances.",
     )
 
 
@@ -242,7 +260,7 @@ def public_address() -> str:
 
 def _default_group(vpc_id: str) -> str:
     return next(
-        group["GroupId"]
+        str(group["GroupId"])
         for group in backend.security_groups.values()
         if group["VpcId"] == vpc_id and group["GroupName"] == "default"
     )
@@ -304,7 +322,3 @@ def _drop_attachments(record: Record) -> None:
     for mapping in record["BlockDeviceMappings"]:
         backend.volumes.pop(mapping["Ebs"]["VolumeId"], None)
         backend.ec2_tags.pop(mapping["Ebs"]["VolumeId"], None)
-
-
-def in_subnet(spec: LaunchSpec, subnet_id: str) -> LaunchSpec:
-    return replace(spec, subnet_id=subnet_id)

@@ -123,7 +123,9 @@ def template_data(specification: Data) -> Data:
     )
     if template is None:
         code = "InvalidLaunchTemplateId.NotFound"
-        raise ApiError(code, f"The specified launch template, with template ID {template_id}, does not exist.")
+        raise ApiError(
+            code, f"The specified launch template, with template ID {template_id}, does not exist."
+        )
     number = version_number(template, str(specification.get("Version") or "$Default"))
     for version in template["Versions"]:
         if int(version["VersionNumber"]) == number:
@@ -154,7 +156,8 @@ def launch_spec(data: Data, *, subnet_id: str, extra_tags: dict[str, str] | None
     if interfaces and groups:
         raise ApiError(
             "InvalidParameterCombination",
-            "Network interfaces and an instance-level security groups may not be specified on the same request",
+            "Network interfaces and an instance-level security groups may not be specified on the same "
+            "request",
         )
     placement = data.get("Placement") or {}
     market = data.get("CapacityReservationSpecification") or {}

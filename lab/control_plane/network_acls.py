@@ -9,6 +9,14 @@ from __future__ import annotations
 from typing import Any
 
 from lab.control_plane import backend
+from lab.control_plane.registration import (
+    Made,
+    Resource,
+    drop,
+    keep_tags,
+    register_ec2_action,
+    register_type,
+)
 from lab.control_plane.wire import (
     ApiError,
     Parameters,
@@ -38,18 +46,21 @@ def register() -> None:
         "DeleteNetworkAclEntry": _delete_entry_action,
         "ReplaceNetworkAclAssociation": _replace_association_action,
     }.items():
-        backend.register_ec2_action(name, handler)
-    backend.register_type(
-        "AWS::EC2::NetworkAcl", create=_create_acl, delete=lambda acl_id, _: _drop(acl_id), replacing=("VpcId",)
+        register_ec2_action(name, handler)
+    register_type(
+        "AWS::EC2::NetworkAcl",
+        create=_create_acl,
+        delete=lambda resource: drop(backend.network_acls, resource.physical_id),
+        replacing=("VpcId",),
     )
-    backend.register_type(
+    register_type(
         "AWS::EC2::NetworkAclEntry",
         create=_create_entry,
         update=_update_entry,
         delete=_delete_entry,
         replacing=("NetworkAclId", "RuleNumber", "Egress"),
     )
-    backend.register_type(
+    register_type(
         "AWS::EC2::SubnetNetworkAclAssociation",
         create=_create_association,
         delete=_delete_association,
@@ -74,7 +85,9 @@ def make(vpc_id: str) -> Record:
         "OwnerId": backend.account_id(),
         "Associations": [],
         "Tags": [],
-        "Entries": [_entry({"RuleNumber": CATCH_ALL, "RuleAction": "deny", "Egress": out}) for out in (False, True)],
+        "Entries": [
+            _entry({"RuleNumber": CATCH_ALL, "RuleAction": "deny", "Egress": out}) for out in (False, True)
+        ],
     }
     backend.network_acls[acl_id] = record
     return record
@@ -89,7 +102,9 @@ def put_entry(acl_id: str, entry: Record, *, must_be_new: bool) -> None:
     record = acl(acl_id)
     new = _entry(entry)
     if not 1 <= new["RuleNumber"] < CATCH_ALL:
-        raise ApiError("InvalidParameterValue", f"Value ({new['RuleNumber']}) for parameter ruleNumber is invalid")
+        raise ApiError(
+            "InvalidParameterValue", f"Value ({new['RuleNumber']}) for parameter ruleNumber is invalid"
+        )
     others = [item for item in record["Entries"] if _place(item) != _place(new)]
     found = len(others) < len(record["Entries"])
     if found and must_be_new:
@@ -98,7 +113,9 @@ def put_entry(acl_id: str, entry: Record, *, must_be_new: bool) -> None:
             f"The network acl entry identified by {new['RuleNumber']} already exists.",
         )
     if not found and not must_be_new:
-        raise ApiError("InvalidNetworkAclEntry.NotFound", f"Rule {new['RuleNumber']} does not exist in {acl_id}")
+        raise ApiError(
+            "InvalidNetworkAclEntry.NotFound", f"Rule {new['RuleNumber']} does not exist in {acl_id}"
+        )
     record["Entries"] = sorted([*others, new], key=lambda item: (item["Egress"], item["RuleNumber"]))
 
 
@@ -118,7 +135,7 @@ def associate(subnet_id: str, acl_id: str) -> str:
 
 def _default_acl(vpc_id: str) -> str:
     return next(
-        record["NetworkAclId"]
+        str(record["NetworkAclId"])
         for record in backend.network_acls.values()
         if record["VpcId"] == vpc_id and record["IsDefault"]
     )
@@ -128,7 +145,9 @@ def _complete_associations() -> None:
     """Give every subnet that is in no ACL to its VPC's default one; forget subnets that are gone."""
     claimed = set()
     for record in backend.network_acls.values():
-        record["Associations"] = [item for item in record["Associations"] if item["SubnetId"] in backend.subnets]
+        record["Associations"] = [
+            item for item in record["Associations"] if item["SubnetId"] in backend.subnets
+        ]
         claimed |= {item["SubnetId"] for item in record["Associations"]}
     for subnet_id, subnet in backend.subnets.items():
         if subnet_id not in claimed:
@@ -201,9 +220,10 @@ def _delete_action(params: Parameters) -> Reply:
     record = acl(nested(params).get("NetworkAclId", ""))
     if record["IsDefault"] or record["Associations"]:
         raise ApiError(
-            "DependencyViolation", f"The networkAcl '{record['NetworkAclId']}' has dependencies and cannot be deleted."
+            "DependencyViolation",
+            f"The networkAcl '{record['NetworkAclId']}' has dependencies and cannot be deleted.",
         )
-    _drop(record["NetworkAclId"])
+    drop(backend.network_acls, record["NetworkAclId"])
     return Reply("DeleteNetworkAcl", xml({"return": True}))
 
 
@@ -280,43 +300,37 @@ def _lower(value: Record | None) -> Record | None:
     return {key.lower(): item for key, item in value.items()} if value else None
 
 
-def _drop(acl_id: str) -> None:
-    backend.network_acls.pop(acl_id, None)
-    backend.ec2_tags.pop(acl_id, None)
-
-
-def _create_acl(logical_id: str, properties: Record, stack: str) -> tuple[str, Record]:
-    record = make(properties["VpcId"])
-    backend.ec2_tags[record["NetworkAclId"]] = list(properties.get("Tags") or [])
+def _create_acl(resource: Resource) -> Made:
+    record = make(resource.properties["VpcId"])
+    keep_tags(record["NetworkAclId"], resource.properties)
     return record["NetworkAclId"], {"Id": record["NetworkAclId"]}
 
 
-def _create_entry(logical_id: str, properties: Record, stack: str) -> tuple[str, Record]:
-    put_entry(properties["NetworkAclId"], properties, must_be_new=True)
+def _create_entry(resource: Resource) -> Made:
+    put_entry(resource.properties["NetworkAclId"], resource.properties, must_be_new=True)
     physical_id = new_id("aclentry")
     return physical_id, {"Id": physical_id}
 
 
-def _update_entry(
-    physical_id: str, old: Record, new: Record, stack: str, logical_id: str
-) -> tuple[str, Record]:
-    put_entry(new["NetworkAclId"], new, must_be_new=False)
-    return physical_id, {"Id": physical_id}
+def _update_entry(resource: Resource) -> Made:
+    put_entry(resource.properties["NetworkAclId"], resource.properties, must_be_new=False)
+    return resource.physical_id, {"Id": resource.physical_id}
 
 
-def _delete_entry(physical_id: str, properties: Record) -> None:
-    record = backend.network_acls.get(properties.get("NetworkAclId", ""))
+def _delete_entry(resource: Resource) -> None:
+    given = resource.properties
+    record = backend.network_acls.get(given.get("NetworkAclId", ""))
     if record is not None:
-        place = int(properties["RuleNumber"]), is_true(properties.get("Egress", False))
+        place = int(given["RuleNumber"]), is_true(given.get("Egress", False))
         record["Entries"] = [item for item in record["Entries"] if _place(item) != place]
 
 
-def _create_association(logical_id: str, properties: Record, stack: str) -> tuple[str, Record]:
-    association_id = associate(properties["SubnetId"], properties["NetworkAclId"])
+def _create_association(resource: Resource) -> Made:
+    association_id = associate(resource.properties["SubnetId"], resource.properties["NetworkAclId"])
     return association_id, {"AssociationId": association_id}
 
 
-def _delete_association(physical_id: str, properties: Record) -> None:
-    subnet = backend.subnets.get(properties.get("SubnetId", ""))
+def _delete_association(resource: Resource) -> None:
+    subnet = backend.subnets.get(resource.properties.get("SubnetId", ""))
     if subnet is not None:
         associate(subnet["SubnetId"], _default_acl(subnet["VpcId"]))

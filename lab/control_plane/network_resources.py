@@ -7,6 +7,15 @@ from typing import Any
 
 from lab.control_plane import backend, instances
 from lab.control_plane.launch_spec import InterfaceSpec
+from lab.control_plane.registration import (
+    Made,
+    OriginalType,
+    Resource,
+    drop,
+    keep_tags,
+    register_ec2_action,
+    register_type,
+)
 from lab.control_plane.wire import (
     ApiError,
     Parameters,
@@ -28,51 +37,39 @@ VPC, ENDPOINT = "AWS::EC2::VPC", "AWS::EC2::VPCEndpoint"
 def register() -> None:
     _register_vpc()
     _register_endpoint()
-    backend.register_ec2_action("DescribeVpcEndpoints", describe_endpoints)
-    backend.register_type(
+    register_ec2_action("DescribeVpcEndpoints", describe_endpoints)
+    register_type(
         "AWS::EC2::EIP",
         create=_create_address,
-        delete=lambda public_ip, _: _release(public_ip),
+        delete=_release_address,
         replacing=("Domain", "NetworkBorderGroup"),
     )
-    backend.register_type(
+    register_type(
         "AWS::EC2::NatGateway",
         create=_create_nat_gateway,
-        delete=lambda nat_id, _: _drop(backend.nat_gateways, nat_id),
+        delete=lambda resource: drop(backend.nat_gateways, resource.physical_id),
         replacing=("SubnetId", "AllocationId", "ConnectivityType", "PrivateIpAddress"),
     )
 
 
-def _drop(store: backend.Store, key: str) -> None:
-    store.pop(key, None)
-    backend.ec2_tags.pop(key, None)
-
-
-def _keep_tags(resource_id: str, properties: Record) -> None:
-    if properties.get("Tags"):
-        backend.ec2_tags[resource_id] = [
-            {"Key": str(tag["Key"]), "Value": str(tag.get("Value", ""))} for tag in properties["Tags"]
-        ]
-
-
 def _register_vpc() -> None:
     """ministack's VPC lacks the attributes that name its address blocks."""
-    original = backend.original_type(VPC)
+    original = OriginalType(VPC)
 
-    def with_blocks(made: tuple[str, Record]) -> tuple[str, Record]:
-        vpc = backend.vpcs[made[0]]
-        return made[0], {
-            **made[1],
-            "CidrBlock": vpc["CidrBlock"],
-            "CidrBlockAssociations": [f"vpc-cidr-assoc-{made[0].removeprefix('vpc-')}"],
+    def with_blocks(made: Made) -> Made:
+        vpc_id, attributes = made
+        return vpc_id, {
+            **attributes,
+            "CidrBlock": backend.vpcs[vpc_id]["CidrBlock"],
+            "CidrBlockAssociations": [f"vpc-cidr-assoc-{vpc_id.removeprefix('vpc-')}"],
             "Ipv6CidrBlocks": [],
         }
 
-    backend.register_type(
+    register_type(
         VPC,
-        create=lambda logical_id, properties, stack: with_blocks(original["create"](logical_id, properties, stack)),
-        update=lambda *given: with_blocks(original["update"](*given)),
-        delete=original["delete"],
+        create=lambda resource: with_blocks(original.create(resource)),
+        update=lambda resource: with_blocks(original.update(resource)),
+        delete=original.delete,
         replacing=("CidrBlock", "Ipv4IpamPoolId", "Ipv4NetmaskLength"),
         tagged=True,
     )
@@ -80,42 +77,41 @@ def _register_vpc() -> None:
 
 def _register_endpoint() -> None:
     """A gateway endpoint stands in route tables, an interface endpoint has interfaces."""
-    original = backend.original_type(ENDPOINT)
+    original = OriginalType(ENDPOINT)
 
-    def create(logical_id: str, properties: Record, stack: str) -> tuple[str, Record]:
-        endpoint_id, _ = original["create"](logical_id, properties, stack)
+    def create(resource: Resource) -> Made:
+        endpoint_id, _ = original.create(resource)
         endpoint = backend.vpc_endpoints[endpoint_id]
-        endpoint["PrivateDnsEnabled"] = is_true(properties.get("PrivateDnsEnabled", False))
+        endpoint["PrivateDnsEnabled"] = is_true(resource.properties.get("PrivateDnsEnabled", False))
         _add_routes(endpoint)
         _add_interfaces(endpoint)
         return endpoint_id, _endpoint_attributes(endpoint)
 
-    def update(endpoint_id: str, old: Record, new: Record, stack: str, logical_id: str) -> tuple[str, Record]:
-        endpoint = backend.vpc_endpoints[endpoint_id]
+    def update(resource: Resource) -> Made:
+        endpoint = backend.vpc_endpoints[resource.physical_id]
         kept = endpoint["NetworkInterfaceIds"]
         _remove_routes(endpoint)
-        original["update"](endpoint_id, old, new, stack)
+        original.update(resource)
         endpoint["NetworkInterfaceIds"] = kept
-        endpoint["PrivateDnsEnabled"] = is_true(new.get("PrivateDnsEnabled", False))
+        endpoint["PrivateDnsEnabled"] = is_true(resource.properties.get("PrivateDnsEnabled", False))
         _add_routes(endpoint)
-        if new.get("SubnetIds") != old.get("SubnetIds"):
+        if resource.properties.get("SubnetIds") != resource.old.get("SubnetIds"):
             _remove_interfaces(endpoint)
             _add_interfaces(endpoint)
-        for interface_id in endpoint["NetworkInterfaceIds"]:
-            if endpoint["SecurityGroupIds"]:
-                instances.set_interface_groups(
-                    backend.network_interfaces[interface_id], endpoint["SecurityGroupIds"]
-                )
-        return endpoint_id, _endpoint_attributes(endpoint)
+        for interface_id in endpoint["NetworkInterfaceIds"] if endpoint["SecurityGroupIds"] else []:
+            instances.set_interface_groups(
+                backend.network_interfaces[interface_id], endpoint["SecurityGroupIds"]
+            )
+        return resource.physical_id, _endpoint_attributes(endpoint)
 
-    def delete(endpoint_id: str, properties: Record) -> None:
-        endpoint = backend.vpc_endpoints.get(endpoint_id)
+    def delete(resource: Resource) -> None:
+        endpoint = backend.vpc_endpoints.get(resource.physical_id)
         if endpoint is not None:
             _remove_routes(endpoint)
             _remove_interfaces(endpoint)
-        original["delete"](endpoint_id, properties)
+        original.delete(resource)
 
-    backend.register_type(
+    register_type(
         ENDPOINT,
         create=create,
         update=update,
@@ -141,7 +137,9 @@ def _dns_entries(endpoint: Record) -> list[Record]:
     public = f"{endpoint['VpcEndpointId']}.{service}.{region}.vpce.amazonaws.com"
     entries = [{"DnsName": public, "HostedZoneId": "Z7HUB22UULQXV"}]
     if endpoint["PrivateDnsEnabled"]:
-        entries.append({"DnsName": f"{service}.{region}.amazonaws.com", "HostedZoneId": "Z0000000000000PRIVATE"})
+        entries.append(
+            {"DnsName": f"{service}.{region}.amazonaws.com", "HostedZoneId": "Z0000000000000PRIVATE"}
+        )
     return entries
 
 
@@ -189,7 +187,7 @@ def _add_interfaces(endpoint: Record) -> None:
 
 def _remove_interfaces(endpoint: Record) -> None:
     for interface_id in endpoint["NetworkInterfaceIds"]:
-        _drop(backend.network_interfaces, interface_id)
+        drop(backend.network_interfaces, interface_id)
 
 
 def describe_endpoints(params: Parameters) -> Reply:
@@ -227,7 +225,10 @@ def _endpoint_answer(record: Record) -> Record:
         "routeTableIdSet": record["RouteTableIds"],
         "subnetIdSet": record["SubnetIds"],
         "groupSet": [
-            {"groupId": group_id, "groupName": (backend.security_groups.get(group_id) or {}).get("GroupName", "")}
+            {
+                "groupId": group_id,
+                "groupName": (backend.security_groups.get(group_id) or {}).get("GroupName", ""),
+            }
             for group_id in record.get("SecurityGroupIds", [])
         ],
         "privateDnsEnabled": record.get("PrivateDnsEnabled", False),
@@ -242,7 +243,7 @@ def _endpoint_answer(record: Record) -> Record:
     }
 
 
-def _create_address(logical_id: str, properties: Record, stack: str) -> tuple[str, Record]:
+def _create_address(resource: Resource) -> Made:
     allocation_id, public_ip = new_id("eipalloc"), instances.public_address()
     backend.addresses[allocation_id] = {
         "AllocationId": allocation_id,
@@ -253,27 +254,27 @@ def _create_address(logical_id: str, properties: Record, stack: str) -> tuple[st
         "NetworkInterfaceId": None,
         "PrivateIpAddress": None,
     }
-    _keep_tags(allocation_id, properties)
+    keep_tags(allocation_id, resource.properties)
     return public_ip, {"AllocationId": allocation_id, "PublicIp": public_ip}
 
 
-def _release(public_ip: str) -> None:
+def _release_address(resource: Resource) -> None:
     for allocation_id, record in list(backend.addresses.items()):
-        if record["PublicIp"] == public_ip:
-            _drop(backend.addresses, allocation_id)
+        if record["PublicIp"] == resource.physical_id:
+            drop(backend.addresses, allocation_id)
 
 
-def _create_nat_gateway(logical_id: str, properties: Record, stack: str) -> tuple[str, Record]:
-    nat_id = new_id("nat")
+def _create_nat_gateway(resource: Resource) -> Made:
+    nat_id, given = new_id("nat"), resource.properties
     backend.nat_gateways[nat_id] = {
         "NatGatewayId": nat_id,
-        "SubnetId": properties["SubnetId"],
-        "VpcId": backend.subnets[properties["SubnetId"]]["VpcId"],
-        "AllocationId": properties.get("AllocationId", ""),
-        "ConnectivityType": properties.get("ConnectivityType", "public"),
+        "SubnetId": given["SubnetId"],
+        "VpcId": backend.subnets[given["SubnetId"]]["VpcId"],
+        "AllocationId": given.get("AllocationId", ""),
+        "ConnectivityType": given.get("ConnectivityType", "public"),
         "State": "available",
         "CreateTime": backend.now_iso(),
-        "Tags": properties.get("Tags") or [],
+        "Tags": given.get("Tags") or [],
     }
-    _keep_tags(nat_id, properties)
+    keep_tags(nat_id, given)
     return nat_id, {"NatGatewayId": nat_id}

@@ -64,8 +64,10 @@ def instance_profile(spec: LaunchSpec) -> Record | None:
         return None
     profile = backend.instance_profile(arn=arn, name=name)
     if profile is None:
-        part = f"Value ({name}) for parameter iamInstanceProfile.name" if name else (
-            f"Value ({arn}) for parameter iamInstanceProfile.arn"
+        part = (
+            f"Value ({name}) for parameter iamInstanceProfile.name"
+            if name
+            else (f"Value ({arn}) for parameter iamInstanceProfile.arn")
         )
         raise ApiError("InvalidParameterValue", f"{part} is invalid. Invalid IAM Instance Profile")
     return {"Arn": profile["Arn"], "Id": profile["InstanceProfileId"]}
@@ -84,8 +86,8 @@ def _check_placement_group(spec: LaunchSpec) -> None:
     if is_burstable(spec.instance_type):
         raise ApiError(
             "InvalidParameterCombination",
-            f"Cluster placement groups are not supported by the '{spec.instance_type}' instance type. Specify a "
-            "supported instance type or change the placement group strategy, and try again.",
+            f"Cluster placement groups are not supported by the '{spec.instance_type}' instance type. "
+            "Specify a supported instance type or change the placement group strategy, and try again.",
         )
     zone = (backend.subnets.get(spec.subnet_id) or {}).get("AvailabilityZone")
     taken = {

@@ -14,6 +14,7 @@ from lab.control_plane import (
     capacity,
     capacity_reservations,
     ec2_api,
+    instances,
     network_acls,
     network_resources,
     resources,
@@ -62,5 +63,6 @@ async def background() -> None:
             with backend.scope(account, region):
                 try:
                     auto_scaling.reconcile(name)
+                    instances.purge()
                 except Exception:
                     log.exception("auto scaling group %s", name)

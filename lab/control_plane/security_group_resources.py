@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lab.control_plane import backend, security_groups
+from lab.control_plane.registration import Made, Resource, refused, register_drift_reader, register_type
 from lab.control_plane.security_groups import ATTACHED, EGRESS, INGRESS
 from lab.control_plane.wire import ApiError
 
@@ -29,7 +30,7 @@ _SOURCES = {INGRESS: _INGRESS_SOURCES, EGRESS: _EGRESS_SOURCES}
 def register() -> None:
     _register_rule("AWS::EC2::SecurityGroupIngress", INGRESS)
     _register_rule("AWS::EC2::SecurityGroupEgress", EGRESS)
-    backend.register_drift_reader(
+    register_drift_reader(
         "AWS::EC2::SecurityGroup",
         _read_group,
         frozenset({"GroupDescription", "VpcId", "SecurityGroupIngress", "SecurityGroupEgress"}),
@@ -37,43 +38,46 @@ def register() -> None:
 
 
 def _register_rule(name: str, direction: str) -> None:
-    def create(logical_id: str, properties: Record, stack: str) -> tuple[str, Record]:
-        rule = _rule(properties, direction)
+    def create(resource: Resource) -> Made:
+        rule = _rule(resource.properties, direction)
         rule[ATTACHED] = True
-        _add(properties["GroupId"], direction, rule)
+        try:
+            security_groups.add_rules(resource.properties["GroupId"], direction, [rule])
+        except ApiError as error:
+            raise refused(error) from error
         return security_groups.rule_id(rule), {"Id": security_groups.rule_id(rule)}
 
-    def delete(physical_id: str, properties: Record) -> None:
-        record = backend.security_groups.get(properties.get("GroupId", ""))
+    def update(resource: Resource) -> Made:
+        rule = _find(resource, direction)
+        if rule is not None:
+            _describe(rule, resource.properties.get("Description"))
+        return resource.physical_id, {"Id": resource.physical_id}
+
+    def delete(resource: Resource) -> None:
+        record = backend.security_groups.get(resource.properties.get("GroupId", ""))
         if record is not None:
             record[direction] = [
-                rule for rule in record[direction] if security_groups.rule_id(rule) != physical_id
+                rule for rule in record[direction] if security_groups.rule_id(rule) != resource.physical_id
             ]
 
-    def update(physical_id: str, old: Record, new: Record, stack: str, logical_id: str) -> tuple[str, Record]:
-        for rule in _stored(new["GroupId"], direction):
-            if security_groups.rule_id(rule) == physical_id:
-                _describe(rule, new.get("Description"))
-        return physical_id, {"Id": physical_id}
+    def read(resource: Resource) -> Record | None:
+        rule = _find(resource, direction)
+        if rule is None:
+            return None
+        return {"GroupId": resource.properties["GroupId"], **as_properties(rule, direction)}
 
-    def read(physical_id: str, properties: Record) -> Record | None:
-        for rule in _stored(properties["GroupId"], direction):
-            if security_groups.rule_id(rule) == physical_id:
-                return {"GroupId": properties["GroupId"], **as_properties(rule, direction)}
-        return None
+    compared = ("GroupId", "IpProtocol", "FromPort", "ToPort", *_SOURCES[direction])
+    register_type(name, create=create, update=update, delete=delete, replacing=compared)
+    register_drift_reader(name, read, frozenset({*compared, "Description"}))
 
-    backend.register_type(
-        name,
-        create=create,
-        delete=delete,
-        update=update,
-        replacing=("GroupId", "IpProtocol", "FromPort", "ToPort", *_SOURCES[direction]),
-    )
-    backend.register_drift_reader(
-        name,
-        read,
-        frozenset({"GroupId", "IpProtocol", "FromPort", "ToPort", "Description", *_SOURCES[direction]}),
-    )
+
+def _find(resource: Resource, direction: str) -> Record | None:
+    group = backend.security_groups.get(resource.properties.get("GroupId", "")) or {}
+    for rule in group.get(direction, []):
+        if security_groups.rule_id(rule) == resource.physical_id:
+            found: Record = rule
+            return found
+    return None
 
 
 def _rule(properties: Record, direction: str) -> Record:
@@ -88,18 +92,6 @@ def _rule(properties: Record, direction: str) -> Record:
     if len(rules) != 1:
         raise ValueError(f"a rule names one peer, this one names {len(rules)}: {properties}")
     return rules[0]
-
-
-def _add(group_id: str, direction: str, rule: Record) -> None:
-    try:
-        security_groups.add_rules(group_id, direction, [rule])
-    except ApiError as error:
-        raise ValueError(f"{error.message} (Service: Ec2, Error Code: {error.code})") from error
-
-
-def _stored(group_id: str, direction: str) -> list[Record]:
-    rules: list[Record] = (backend.security_groups.get(group_id) or {}).get(direction, [])
-    return rules
 
 
 def _describe(rule: Record, description: str | None) -> None:
@@ -121,8 +113,8 @@ def as_properties(rule: Record, direction: str) -> Record:
     return found
 
 
-def _read_group(physical_id: str, properties: Record) -> Record | None:
-    record = backend.security_groups.get(physical_id)
+def _read_group(resource: Resource) -> Record | None:
+    record = backend.security_groups.get(resource.physical_id)
     if record is None:
         return None
     return {

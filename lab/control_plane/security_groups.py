@@ -12,6 +12,7 @@ import copy
 from typing import Any
 
 from lab.control_plane import backend
+from lab.control_plane.registration import register_ec2_action
 from lab.control_plane.wire import (
     ApiError,
     Parameters,
@@ -40,10 +41,10 @@ _SOURCES = {
 
 def register() -> None:
     for direction, name in ((INGRESS, "Ingress"), (EGRESS, "Egress")):
-        backend.register_ec2_action(f"AuthorizeSecurityGroup{name}", _authorizing(direction, name))
-        backend.register_ec2_action(f"RevokeSecurityGroup{name}", _revoking(direction, name))
-    backend.register_ec2_action("DescribeSecurityGroups", describe_groups)
-    backend.register_ec2_action("DescribeSecurityGroupRules", describe_rules)
+        register_ec2_action(f"AuthorizeSecurityGroup{name}", _authorizing(direction, name))
+        register_ec2_action(f"RevokeSecurityGroup{name}", _revoking(direction, name))
+    register_ec2_action("DescribeSecurityGroups", describe_groups)
+    register_ec2_action("DescribeSecurityGroupRules", describe_rules)
     backend.compare_rules_by(lambda rule: {"key": rule_key(rule)})
 
 
@@ -59,16 +60,21 @@ def split(permission: Record, vpc_id: str = "") -> list[Record]:
     protocol = str(permission.get("IpProtocol", "-1")).lower()
     base: Record = {"IpProtocol": _PROTOCOLS.get(protocol, protocol)}
     if base["IpProtocol"] != "-1":
-        base |= {key: int(permission[key]) for key in ("FromPort", "ToPort") if permission.get(key) not in (None, "")}
+        base |= {
+            key: int(permission[key])
+            for key in ("FromPort", "ToPort")
+            if permission.get(key) not in (None, "")
+        }
     rules = []
     for name in _SOURCES:
         for source in permission.get(name) or []:
             entry = dict(source)
             if name == "UserIdGroupPairs":
                 entry["GroupId"] = entry.get("GroupId") or _group_by_name(entry.get("GroupName", ""), vpc_id)
-                entry = {"GroupId": entry["GroupId"], "UserId": entry.get("UserId") or backend.account_id()} | {
-                    key: entry[key] for key in ("Description",) if entry.get(key)
-                }
+                entry = {
+                    "GroupId": entry["GroupId"],
+                    "UserId": entry.get("UserId") or backend.account_id(),
+                } | {key: entry[key] for key in ("Description",) if entry.get(key)}
             rules.append({**base, **{other: [] for other in _SOURCES}, name: [entry]})
     return rules
 
@@ -133,9 +139,7 @@ def _authorizing(direction: str, name: str) -> Any:
             for rule in rules:
                 backend.ec2_tags[rule_id(rule)] = list(specification.get("Tag", []))
         answer = [_rule_answer(record["GroupId"], direction, rule) for rule in rules]
-        return Reply(
-            f"AuthorizeSecurityGroup{name}", xml({"return": True, "securityGroupRuleSet": answer})
-        )
+        return Reply(f"AuthorizeSecurityGroup{name}", xml({"return": True, "securityGroupRuleSet": answer}))
 
     return authorize
 
@@ -175,7 +179,9 @@ def _permissions(request: Record) -> list[Record]:
     flat: Record = {key: request.get(key) for key in ("IpProtocol", "FromPort", "ToPort")}
     flat["IpRanges"] = [{"CidrIp": request["CidrIp"]}] if request.get("CidrIp") else []
     flat["UserIdGroupPairs"] = [
-        {"GroupName": request["SourceSecurityGroupName"]} for _ in "1" if request.get("SourceSecurityGroupName")
+        {"GroupName": request["SourceSecurityGroupName"]}
+        for _ in "1"
+        if request.get("SourceSecurityGroupName")
     ]
     return [flat]
 
@@ -256,7 +262,9 @@ def _group_answer(record: Record) -> Record:
         "groupName": record["GroupName"],
         "groupDescription": record["Description"],
         "vpcId": record["VpcId"],
-        "securityGroupArn": f"arn:aws:ec2:{backend.region()}:{record['OwnerId']}:security-group/{record['GroupId']}",
+        "securityGroupArn": (
+            f"arn:aws:ec2:{backend.region()}:{record['OwnerId']}:security-group/{record['GroupId']}"
+        ),
         "ipPermissions": _grouped(record[INGRESS]),
         "ipPermissionsEgress": _grouped(record[EGRESS]),
         "tagSet": tag_list(backend.ec2_tags.get(record["GroupId"], [])),

@@ -4,15 +4,14 @@ ministack makes a stack's resources one after the other. Two things follow. A wa
 must come after everything that does not depend on it, or what it waits for never starts:
 `last` arranges that. And while another resource blocks (a group that cannot get its
 instances), the wait conditions that could already be waiting must be able to fail the stack:
-`beside` does that, with the events and the reason that CloudFormation gives.
+`Beside` does that, with the events and the reason that CloudFormation gives.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from lab.control_plane import backend
@@ -45,22 +44,27 @@ def last(order: list[str], definitions: Record) -> list[str]:
     return [item for item in order if item not in late] + [item for item in order if item in late]
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Waiting:
     """One wait condition that CloudFormation would have started by now."""
 
     logical_id: str
     url: str
-    deadline: float
+    deadline: float  # monotonic seconds
     needed: int
 
 
-@dataclass
-class Conditions:
-    """The wait conditions of a stack that stand beside a resource that blocks."""
+class Beside:
+    """The unfinished wait conditions of a stack whose own dependencies all stand.
 
-    stack: str
-    waiting: list[_Waiting] = field(default_factory=list)
+    Made when a resource begins to block; their time-outs are counted from then, which is
+    when CloudFormation would have started them.
+    """
+
+    def __init__(self, stack: str) -> None:
+        self._stack = stack
+        self._waiting = list(_startable(stack, time.monotonic()))
+        self._started = False
 
     def check(self) -> None:
         """Raise when one of them has failed or run out of time.
@@ -68,51 +72,42 @@ class Conditions:
         Raises:
             StackCancelled: after its own failure was written into the stack's events.
         """
-        for item in self.waiting:
+        if not self._started:
+            self._started = True
+            for item in self._waiting:
+                backend.add_event(self._stack, item.logical_id, WAIT_CONDITION, "CREATE_IN_PROGRESS", "")
+        for item in self._waiting:
             signals = backend.handle_signals(item.url) or {}
-            for unique_id, signal in signals.items():
-                if signal["Status"] == "FAILURE":
-                    self._fail(
-                        item,
-                        f"WaitCondition received failed message: '{signal['Reason']}' for uniqueId: {unique_id}",
-                    )
+            failures = [(key, signal) for key, signal in signals.items() if signal["Status"] == "FAILURE"]
+            for unique_id, signal in failures:
+                reason = f"'{signal['Reason']}' for uniqueId: {unique_id}"
+                self._fail(item, f"WaitCondition received failed message: {reason}")
             if time.monotonic() > item.deadline:
-                self._fail(
-                    item,
-                    f"WaitCondition timed out. Received {len(signals)} conditions when expecting {item.needed}",
-                )
+                counted = f"Received {len(signals)} conditions when expecting {item.needed}"
+                self._fail(item, f"WaitCondition timed out. {counted}")
 
     def _fail(self, item: _Waiting, reason: str) -> None:
-        backend.add_event(self.stack, item.logical_id, WAIT_CONDITION, "CREATE_FAILED", reason)
+        backend.add_event(self._stack, item.logical_id, WAIT_CONDITION, "CREATE_FAILED", reason)
         raise StackCancelled
 
 
-@contextmanager
-def beside(stack: str, logical_id: str) -> Iterator[Conditions]:
-    """The stack's unfinished wait conditions that do not depend on `logical_id`.
-
-    A `Timeout` is counted from here, which is when CloudFormation would have started them.
-    """
+def _startable(stack: str, now: float) -> Iterator[_Waiting]:
     definitions = backend.template_resources(stack)
     made = backend.stack_record(stack).get("_resources") or {}
-    conditions = Conditions(stack)
     for name, definition in definitions.items():
         if definition.get("Type") != WAIT_CONDITION or name in made:
             continue
-        if not backend.dependencies(definition, set(definitions)) <= set(made):
-            continue
         properties = definition.get("Properties") or {}
-        handle = properties.get("Handle") or {}
-        url = made.get(handle.get("Ref", ""), {}).get("PhysicalResourceId", "")
-        seconds = properties.get("Timeout")
-        if not url or not str(seconds).isdigit():
-            continue
-        conditions.waiting.append(
-            _Waiting(
+        handle = (properties.get("Handle") or {}).get("Ref", "")
+        seconds = str(properties.get("Timeout"))
+        if (
+            handle in made
+            and seconds.isdigit()
+            and backend.dependencies(definition, set(definitions)) <= set(made)
+        ):
+            yield _Waiting(
                 logical_id=name,
-                url=url,
-                deadline=time.monotonic() + int(str(seconds)),
+                url=made[handle]["PhysicalResourceId"],
+                deadline=now + int(seconds),
                 needed=int(properties.get("Count") or 1),
             )
-        )
-    yield conditions

@@ -83,9 +83,7 @@ def matches(accepted: Iterable[str], actual: Iterable[str | None]) -> bool:
 def xml(value: Value) -> str:
     """A value as the inside of an element: dicts as elements, lists as `item`s, None as nothing."""
     if isinstance(value, dict):
-        return "".join(
-            f"<{tag}>{xml(item)}</{tag}>" for tag, item in value.items() if item is not None
-        )
+        return "".join(f"<{tag}>{xml(item)}</{tag}>" for tag, item in value.items() if item is not None)
     if isinstance(value, (list, tuple)):
         return "".join(f"<item>{xml(item)}</item>" for item in value)
     if isinstance(value, bool):
