@@ -1,0 +1,129 @@
+"""Meeting places: what is posted can be listed and read, and what cannot be used says so."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from probe.board import Board, BoardError, DirectoryBoard, registered
+from probe.members import Member
+from probe.tcp_board import BoardServer, TcpBoard
+
+
+@pytest.fixture(params=["directory", "tcp"])
+def boards(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Board, Board]]:
+    """Two members' view of one place, of each kind."""
+    if request.param == "directory":
+        yield DirectoryBoard(str(tmp_path / "x"), "a"), DirectoryBoard(str(tmp_path / "x"), "b")
+    else:
+        with BoardServer("127.0.0.41", 0) as server:
+            yield TcpBoard("127.0.0.41", server.port, "a"), TcpBoard("127.0.0.41", server.port, "b")
+
+
+def test_everyone_sees_what_everyone_posts(boards: tuple[Board, Board]) -> None:
+    """Names are listed in order with their member, and bodies come back byte for byte."""
+    one, two = boards
+    assert one.names() == ()
+    body = bytes(range(256)) * 5000
+    two.post("mesh.json", body)
+    one.post("member~10.0.0.4~29500~1,2", b"")
+    assert one.names() == two.names() == ("a/member~10.0.0.4~29500~1,2", "b/mesh.json")
+    assert one.read("b/mesh.json") == body
+    assert two.read("a/member~10.0.0.4~29500~1,2") == b""
+    assert registered(one.names()) == (
+        Member(member_id="a", address="10.0.0.4", master_port=29500, ports=(1, 2)),
+    )
+
+
+def test_a_second_post_replaces_the_first(boards: tuple[Board, Board]) -> None:
+    """A name holds its latest body."""
+    one, two = boards
+    one.post("verdict-mesh.json", b"1")
+    one.post("verdict-mesh.json", b"2")
+    assert (two.names(), two.read("a/verdict-mesh.json")) == (("a/verdict-mesh.json",), b"2")
+
+
+def test_what_is_not_there_cannot_be_read(boards: tuple[Board, Board]) -> None:
+    """A missing object is an error that names it."""
+    with pytest.raises(BoardError, match=r"b/mesh\.json"):
+        boards[0].read("b/mesh.json")
+
+
+def test_many_members_post_at_once(boards: tuple[Board, Board]) -> None:
+    """Nothing is lost when 40 objects are posted from as many threads."""
+    threads = [threading.Thread(target=boards[i % 2].post, args=(f"o{i}", b"x" * i)) for i in range(40)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert boards[0].names() == tuple(sorted(f"{'ab'[i % 2]}/o{i}" for i in range(40)))
+
+
+def test_an_unfinished_object_is_never_listed(tmp_path: Path) -> None:
+    """A write that was cut off leaves a hidden file, which no listing shows."""
+    board = DirectoryBoard(str(tmp_path), "a")
+    board.post("mesh.json", b"1")
+    (tmp_path / "a" / ".cut-off").write_bytes(b"half")
+    assert board.names() == ("a/mesh.json",)
+
+
+def test_a_directory_that_cannot_be_written_says_so(tmp_path: Path) -> None:
+    """The error names the object, the folder and the reason."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BoardError, match=r"cannot write mesh\.json in .*/file/a: Not a directory"):
+        DirectoryBoard(str(tmp_path / "file"), "a").post("mesh.json", b"")
+
+
+def test_nobody_serves() -> None:
+    """Without a server the error names the place and what to check."""
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.41", 0))
+        port = unused.getsockname()[1]
+        with pytest.raises(
+            BoardError, match=rf"tcp://127\.0\.0\.41:{port}: .*refused; check that rank 0 runs"
+        ):
+            TcpBoard("127.0.0.41", port, "a").names()
+
+
+def test_a_client_waits_for_a_server_that_comes_late() -> None:
+    """Within its patience a client repeats what nobody answered yet."""
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.41", 0))
+        port = unused.getsockname()[1]
+    found: list[tuple[str, ...]] = []
+    client = threading.Thread(
+        target=lambda: found.append(TcpBoard("127.0.0.41", port, "a", patience_s=20).names())
+    )
+    client.start()
+    client.join(0.3)
+    with BoardServer("127.0.0.41", port):
+        client.join()
+    assert found == [()]
+
+
+def test_a_taken_port_is_told() -> None:
+    """A server that cannot bind names its port and the way out."""
+    with BoardServer("127.0.0.41", 0) as server, pytest.raises(BoardError, match="--meet tcp://HOST:PORT"):
+        BoardServer("127.0.0.41", server.port)
+
+
+def test_strange_clients_do_no_harm() -> None:
+    """Bytes that are no request, and frames that are too large, are dropped; the next client is served."""
+    with BoardServer("127.0.0.41", 0) as server:
+        for garbage in (b"GET / HTTP/1.1\r\n\r\n", struct.pack("!II", 1 << 31, 0), b""):
+            with socket.create_connection(("127.0.0.41", server.port)) as sock:
+                sock.sendall(garbage)
+                sock.shutdown(socket.SHUT_WR)
+                assert sock.recv(100) == b""
+        assert TcpBoard("127.0.0.41", server.port, "a").names() == ()
+
+
+def test_a_registration_that_does_not_read_as_one_is_an_error() -> None:
+    """A malformed name is told, not skipped."""
+    with pytest.raises(BoardError, match="has 2 fields, needs 4"):
+        registered(("a/member~10.0.0.4",))
