@@ -1,0 +1,1 @@
+"""Tests of what must be true of a cluster."""
