@@ -9,7 +9,7 @@ from diagnosis.catalogue import addressing, filtering, node, path, rendezvous, r
 from diagnosis.catalogue.cause import Cause, Group, SeenIn
 from diagnosis.report import Finding
 
-__all__ = ["CAUSES", "LOOK_UPS", "Cause", "Group", "SeenIn", "cause", "fill", "finding"]
+__all__ = ["CATALOGUE", "CAUSES", "LOOK_UPS", "Cause", "Group", "SeenIn", "cause", "fill", "finding"]
 
 CAUSES: Tuple[Cause, ...] = (
     *filtering.CAUSES,
@@ -20,7 +20,7 @@ CAUSES: Tuple[Cause, ...] = (
     *node.CAUSES,
 )
 
-_BY_ID: Dict[str, Cause] = {item.id: item for item in CAUSES}
+CATALOGUE: Dict[str, Cause] = {item.id: item for item in CAUSES}
 ORDER: Dict[str, int] = {item.id: place for place, item in enumerate(CAUSES)}
 
 # A field that the evidence could not fill stays in the command in capitals (the command then
@@ -43,7 +43,7 @@ def cause(cause_id: str) -> Cause:
         KeyError: `cause_id` is not in the catalogue.
     """
     try:
-        return _BY_ID[cause_id]
+        return CATALOGUE[cause_id]
     except KeyError:
         raise KeyError(f"{cause_id!r} is no cause of the catalogue, run: fullmesh causes") from None
 

@@ -15,7 +15,7 @@ CAUSES = (
         seen_in=(LOG, LIVE),
         remediation="Read the log of the rank that ended first.",
         commands=("fullmesh explain LOG...", "sudo journalctl -k -g 'killed process|segfault' --no-pager"),
-        explains=("peer-not-in-collective", "store-host-exited"),
+        explains=("peer-not-in-collective",),
     ),
     Cause(
         id="peer-out-of-memory",

@@ -1,0 +1,219 @@
+"""Rows in, Diagnosis out. Pure: gather once, judge as often as you like.
+
+Any cause that breaks the mesh, or any proof that something is broken: FAIL. Else any
+planned question without an answer: UNKNOWN. Else PASS.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Dict, Iterable, List, Optional, Sequence, Tuple
+
+from cluster.snapshot import ClusterSnapshot
+from diagnosis.answers import judge_answers
+from diagnosis.case import Case
+from diagnosis.causes import ORDER, cause, finding
+from diagnosis.launch import judge_launch
+from diagnosis.membership import Expectation, Member, take_roll
+from diagnosis.names import judge_names, unread_names
+from diagnosis.nodes import judge_nodes, slowest
+from diagnosis.opinion import Opinion, total
+from diagnosis.ranks import judge_ranks
+from diagnosis.report import Diagnosis, Finding, NodeReport, NodeVerdict, Verdict
+from diagnosis.timeouts import judge_timeouts
+
+__all__ = ["Expectation", "judge"]
+
+
+def judge(
+    reports: Sequence[NodeReport],
+    expectation: Expectation,
+    snapshot: Optional[ClusterSnapshot] = None,
+    extra: Sequence[Finding] = (),
+) -> Diagnosis:
+    """What the rows mean.
+
+    Args:
+        reports: all rows there are; several of one member are merged.
+        snapshot: the account's rules, where they could be read.
+        extra: findings from elsewhere (a refused launch, an error while publishing).
+    """
+    case = Case(take_roll(reports, expectation), expectation, snapshot)
+    mesh = total((judge_timeouts(case), judge_answers(case)))
+    around = total((judge_launch(case), judge_ranks(case), judge_names(case)))
+    nodes = judge_nodes(case)
+    causes, echoes = _silence(_unique((*around.causes, *nodes.causes, *mesh.causes, *extra)))
+    deciding = [found for found in causes if cause(found.id).decides_verdict]
+    advisory = [found for found in causes if not cause(found.id).decides_verdict]
+    candidates, more_echoes = _open_candidates(mesh, nodes, deciding)
+    unanswered = _unanswered(case, total((mesh, around, nodes)))
+    exposed = case.static.exposed_lines() if case.static is not None else ()
+
+    nothing_came = not reports and not deciding
+    if nothing_came:
+        candidates = _nobody_reported()
+    if (deciding or candidates or exposed) and not nothing_came:
+        verdict = Verdict.FAIL
+    else:
+        verdict = Verdict.UNKNOWN if unanswered or nothing_came else Verdict.PASS
+    undetermined = bool(candidates) and not deciding
+    return Diagnosis(
+        verdict=verdict,
+        causes=() if undetermined else (*deciding, *advisory),
+        consequences=(*echoes, *more_echoes, *(advisory if undetermined else ())),
+        candidates=tuple(candidates),
+        next_command=_next_command(case, candidates, unanswered, total((mesh, nodes))),
+        unanswered=tuple(unanswered),
+        exposed=exposed,
+        nodes=tuple(_node_verdict(member, [*deciding, *candidates], unanswered) for member in case.members),
+        pairs=case.matrix.verdicts(),
+        collective=slowest(case),
+        timings_s=_timings(case),
+    )
+
+
+# --- first cause, not echo -------------------------------------------------------------------
+
+
+def _unique(found: Iterable[Finding]) -> List[Finding]:
+    """One finding a cause and subject, evidence joined, first cause first."""
+    by_key: Dict[Tuple[str, str], Finding] = {}
+    for item in found:
+        known = by_key.setdefault((item.id, item.subject), item)
+        if known is not item:
+            evidence = tuple(dict.fromkeys((*known.evidence, *item.evidence)))
+            by_key[item.id, item.subject] = dataclasses.replace(known, evidence=evidence)
+    return sorted(by_key.values(), key=_first_first)
+
+
+def _first_first(found: Finding) -> Tuple[float, int, str]:
+    return (found.at_s if found.at_s is not None else float("inf"), ORDER[found.id], found.subject)
+
+
+def _silence(found: Sequence[Finding]) -> Tuple[List[Finding], List[Finding]]:
+    """(causes, consequences): what a cause at the same subject explains is its consequence."""
+    echoes = [item for item in found if any(_explains(other, item) for other in found if other is not item)]
+    return [item for item in found if item not in echoes], echoes
+
+
+def _explains(first: Finding, second: Finding) -> bool:
+    return second.id in cause(first.id).explains and _covers(first.subject, second.subject)
+
+
+def _covers(scope: str, subject: str) -> bool:
+    """Whether a subject lies within a scope: a node's pairs are the node's."""
+    if scope in ("cluster", subject):
+        return True
+    kind, _, rank = scope.partition(":")
+    return kind == "node" and rank in _ranks_of(subject)
+
+
+def _ranks_of(subject: str) -> Tuple[str, ...]:
+    return tuple(re.findall(r"\d+", subject))
+
+
+def _open_candidates(
+    mesh: Opinion, nodes: Opinion, deciding: Sequence[Finding]
+) -> Tuple[List[Finding], List[Finding]]:
+    """(candidates, consequences). A failed collective over a named or broken mesh is its echo."""
+    kept: List[Finding] = []
+    echoes: List[Finding] = []
+    for group in _groups(mesh.candidates):
+        if any(_explains(first, group[0]) for first in deciding):
+            echoes.append(group[0])
+        else:
+            kept += group
+    for group in _groups(nodes.candidates):
+        if deciding or mesh.candidates:
+            echoes.append(group[0])
+        else:
+            kept += group
+    return kept, echoes
+
+
+def _groups(candidates: Sequence[Finding]) -> List[List[Finding]]:
+    """Candidates of one question share their summary."""
+    by_question: Dict[str, List[Finding]] = {}
+    for item in candidates:
+        by_question.setdefault(item.summary, []).append(item)
+    return list(by_question.values())
+
+
+# --- what is open ------------------------------------------------------------------------------
+
+
+def _unanswered(case: Case, opinion: Opinion) -> List[str]:
+    expectation = case.expectation
+    open_questions: List[str] = []
+    if not case.members:
+        open_questions.append(f"cluster: none of {expectation.nodes} nodes reported")
+    elif case.roster.absent:
+        came = f"{len(case.members)} of {expectation.nodes} members came"
+        open_questions.append(f"cluster: {came}")
+    if expectation.nodes < 2:
+        open_questions.append("cluster: a mesh has at least 2 members")
+    if "mesh" in expectation.stages:
+        open_questions += case.matrix.unattempted
+    elif case.members:
+        open_questions += [
+            f"{m.subject}: {m.name} ({m.address}) sent no row" for m in case.members if m.report is None
+        ]
+    for member in case.members:
+        open_questions += unread_names(member)
+    if not expectation.stages:
+        open_questions.append("cluster: no stage was planned")
+    return list(dict.fromkeys((*open_questions, *opinion.unanswered)))
+
+
+def _nobody_reported() -> List[Finding]:
+    words = "no node sent a row"
+    return [
+        finding(cause_id, "cluster", summary=words, evidence=["no row was found"])
+        for cause_id in ("launch-failed", "bootstrap-failed", "storage-unreachable")
+    ]
+
+
+def _next_command(
+    case: Case, candidates: Sequence[Finding], unanswered: Sequence[str], opinion: Opinion
+) -> Optional[str]:
+    """The deciding command, where something is open."""
+    if candidates and case.members:
+        return opinion.next_command or next((c for item in candidates for c in item.commands), None)
+    if not case.members:
+        name = case.expectation.cluster or "CLUSTER"
+        return (
+            f"aws ec2 describe-instances --filters Name=tag:fullmesh:cluster,Values={name} --query "
+            "'Reservations[].Instances[].[InstanceId,State.Name,StateReason.Message]' --output table"
+        )
+    silent = next((member for member in case.members if member.report is None), None)
+    if unanswered and silent is not None and silent.member_id.startswith("i-"):
+        return f"aws ec2 get-console-output --instance-id {silent.member_id} --latest --output text"
+    return None
+
+
+def _node_verdict(member: Member, wrong: Sequence[Finding], unanswered: Sequence[str]) -> NodeVerdict:
+    rank = str(member.rank)
+    own = [item for item in wrong if item.subject == "cluster" or rank in _ranks_of(item.subject)]
+    open_here = [
+        line for line in unanswered if line.startswith("cluster:") or rank in _ranks_of(line.split(": ")[0])
+    ]
+    verdict = Verdict.FAIL if own else Verdict.UNKNOWN if open_here else Verdict.PASS
+    note = own[0].id if own else open_here[0].partition(": ")[2] if open_here else ""
+    return NodeVerdict(
+        rank=member.rank,
+        name=member.name,
+        address=member.address,
+        verdict=verdict,
+        member_id=member.member_id,
+        note=note,
+    )
+
+
+def _timings(case: Case) -> Dict[str, float]:
+    """The slowest node's time for each step, in seconds."""
+    slow: Dict[str, float] = {}
+    for member in case.members:
+        for step, seconds in (member.report.timings_s if member.report else {}).items():
+            slow[step] = max(seconds, slow.get(step, 0.0))
+    return slow

@@ -1,0 +1,234 @@
+"""How the job was started: its variables, and who holds the port."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Dict, List, Optional, Tuple
+
+from diagnosis import environment
+from diagnosis.case import NAMED_AT_MOST, Case
+from diagnosis.causes import finding
+from diagnosis.claims import claims, environments, odd_ones, started, variable, where
+from diagnosis.membership import Member
+from diagnosis.opinion import Opinion, total
+from diagnosis.report import Finding
+
+_LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
+
+
+def judge_launch(case: Case) -> Opinion:
+    """Causes that lie in the environment or in a held port."""
+    judges = (
+        _missing,
+        _master_address,
+        _inconsistent,
+        _held_ports,
+        _no_effect,
+        _transport,
+    )
+    return total(Opinion(causes=tuple(judge(case))) for judge in judges)
+
+
+# --- variables -----------------------------------------------------------------------------
+
+
+def _missing(case: Case) -> List[Finding]:
+    """env-missing, where env:// is in use: some node has RANK, or this one a part of the four."""
+    by_place = environments(case)
+    env_in_use = any("RANK" in values for values in by_place.values())
+    by_names: Dict[Tuple[str, ...], List[int]] = {}
+    for place, values in by_place.items():
+        absent = environment.missing_rendezvous(values)
+        partly = "RANK" in values or "WORLD_SIZE" in values
+        if absent and (env_in_use or partly):
+            by_names.setdefault(absent, []).append(place)
+    found = []
+    for absent, places in by_names.items():
+        for subject, own in where(case, places):
+            names = ", ".join(absent)
+            who = "every node" if subject == "cluster" else case.name(own[0])
+            there = sorted(name for name in environment.RENDEZVOUS if name in by_place[own[0]])
+            fields = {**case.fields(own[0]), "name": absent[0]}
+            fields["value"] = _value_for(absent[0], case, own[0])
+            found.append(
+                finding(
+                    "env-missing",
+                    subject,
+                    summary=f"{names} {'is' if len(absent) == 1 else 'are'} not set on {who}",
+                    evidence=[f"set there: {', '.join(there) or 'none of the four'}"],
+                    fields=fields,
+                    at_s=started(case, own),
+                )
+            )
+    return found
+
+
+def _value_for(name: str, case: Case, place: int) -> str:
+    master = case.roster.master()
+    values = {
+        "RANK": str(case.members[place].rank),
+        "WORLD_SIZE": str(case.expectation.nodes),
+        "MASTER_ADDR": master.address if master else "",
+        "MASTER_PORT": str(case.expectation.master_port),
+    }
+    return values[name]
+
+
+def _master_claims(case: Case) -> Dict[int, str]:
+    def told(member: Member) -> Optional[str]:
+        value = variable(member, "MASTER_ADDR")
+        if value is None and member.report is not None:
+            return member.report.master_address
+        return value
+
+    return claims(case, told)
+
+
+def _master_address(case: Case) -> List[Finding]:
+    """MASTER_ADDR empty, malformed, public, or not rank 0's."""
+    by_value: Dict[str, List[int]] = {}
+    for place, value in _master_claims(case).items():
+        by_value.setdefault(value, []).append(place)
+    found = []
+    for value, places in by_value.items():
+        cause_id, words = _master_problem(case, value)
+        if not cause_id or (cause_id in _NEEDS_AGREEMENT and len(by_value) > 1):
+            continue
+        for subject, own in where(case, places):
+            found.append(
+                finding(
+                    cause_id,
+                    subject,
+                    summary=f"MASTER_ADDR={value!r} {words}",
+                    evidence=[
+                        f"{case.subject(place)} MASTER_ADDR={value!r}" for place in own[:NAMED_AT_MOST]
+                    ],
+                    fields=case.fields(own[0]),
+                    at_s=started(case, own),
+                )
+            )
+    return found
+
+
+# Where nodes disagree, the disagreement is the cause.
+_NEEDS_AGREEMENT = ("public-address", "master-addr-not-a-member")
+
+
+def _master_problem(case: Case, value: str) -> Tuple[str, str]:
+    """(cause id, words); ("", "") where nothing is wrong or the value is a name."""
+    master = case.roster.master()
+    if not value.strip():
+        return "master-addr-empty", "is empty"
+    if not environment.host_is_well_formed(value):
+        return "master-addr-malformed", "is neither a host name nor an address"
+    try:
+        address = ipaddress.ip_address(value)
+    except ValueError:
+        return "", ""
+    complete = case.roster.absent == 0 and master is not None
+    if address.is_loopback or not complete or master is None or value == master.address:
+        return "", ""
+    if address.is_global and not ipaddress.ip_address(master.address).is_global:
+        return "public-address", f"is public; rank 0's private address is {master.address}"
+    return "master-addr-not-a-member", f"is not rank 0's address, which is {master.address}"
+
+
+def _inconsistent(case: Case) -> List[Finding]:
+    found = []
+    addresses = {place: _same_master(case, place, value) for place, value in _master_claims(case).items()}
+    ports = claims(case, _master_port)
+    for name, values in (("MASTER_ADDR", addresses), ("MASTER_PORT", ports)):
+        for subject, own, usual in odd_ones(case, values):
+            listed = [f"{case.subject(place)} {name}={value}" for place, value in sorted(values.items())]
+            who = "nodes disagree" if subject == "cluster" else f"{case.name(own[0])} has {values[own[0]]}"
+            found.append(
+                finding(
+                    "env-inconsistent",
+                    subject,
+                    summary=f"{name}: {who}" + (f", the others have {usual}" if usual else ""),
+                    evidence=listed[: 4 * NAMED_AT_MOST],
+                    fields=case.fields(own[0]),
+                    at_s=started(case, own),
+                )
+            )
+    return found
+
+
+def _master_port(member: Member) -> Optional[str]:
+    value = variable(member, "MASTER_PORT")
+    if value is None and member.report is not None and member.report.master_port is not None:
+        return str(member.report.master_port)
+    return value
+
+
+def _same_master(case: Case, place: int, value: str) -> str:
+    """Names of rank 0 count as its address; loopback does on rank 0's own host."""
+    master = case.roster.master()
+    if master is None:
+        return value
+    host = master.report.host if master.report else None
+    names = {master.name, master.address, host.hostname if host else None}
+    local = case.members[place].address == master.address and value in _LOOPBACK_NAMES
+    return master.address if value in names or local else value
+
+
+# --- ports and settings ----------------------------------------------------------------------
+
+
+def _held_ports(case: Case) -> List[Finding]:
+    found = []
+    for member, listener in case.matrix.held_ports():
+        place = case.members.index(member)
+        holder = f" by {listener.holder}" if listener.holder else ""
+        found.append(
+            finding(
+                "port-in-use",
+                member.subject,
+                summary=f"port {listener.port} on {case.name(place)} is held{holder}",
+                evidence=[f"bind to {member.address}:{listener.port}: EADDRINUSE{holder}"],
+                fields={**case.fields(place), "master_port": listener.port},
+                at_s=started(case, [place]),
+            )
+        )
+    return found
+
+
+def _no_effect(case: Case) -> List[Finding]:
+    by_name: Dict[Tuple[str, str], List[int]] = {}
+    for place, values in environments(case).items():
+        for name, instead in environment.without_effect(values):
+            by_name.setdefault((name, instead), []).append(place)
+    return [
+        finding(
+            "env-no-effect",
+            subject,
+            summary=f"{name} is set, but neither Gloo nor torch reads it; what works: {instead}",
+            evidence=[f"{case.subject(place)} sets {name}" for place in own[:NAMED_AT_MOST]],
+            fields={"name": name},
+            remediation=f"Remove {name}; what works: {instead}.",
+        )
+        for (name, instead), places in sorted(by_name.items())
+        for subject, own in where(case, places)
+    ]
+
+
+def _transport(case: Case) -> List[Finding]:
+    """A transport that no build of torch knows; one that this build lacks shows in the collective."""
+    places: Dict[str, List[int]] = {}
+    for place, values in environments(case).items():
+        value = values.get("GLOO_DEVICE_TRANSPORT")
+        if value is not None and not environment.transport_is_known(value):
+            places.setdefault(value, []).append(place)
+    return [
+        finding(
+            "transport-unsupported",
+            subject,
+            summary=f"GLOO_DEVICE_TRANSPORT={value} is no transport of any build",
+            evidence=[
+                f"{case.subject(place)} GLOO_DEVICE_TRANSPORT={value}" for place in own[:NAMED_AT_MOST]
+            ],
+            at_s=started(case, own),
+        )
+        for value, found in places.items()
+        for subject, own in where(case, found)
+    ]

@@ -1,0 +1,158 @@
+"""Silent drops that no rule explains, by where they lie."""
+
+from __future__ import annotations
+
+from typing import List, Set
+
+from diagnosis.case import Case
+from diagnosis.causes import finding
+from diagnosis.drops import ask_hosts, ask_rules, count, flow_order, host_drops
+from diagnosis.host_firewall import Does
+from diagnosis.matrix import Flow, Pair
+from diagnosis.opinion import NOTHING, Opinion, total
+from diagnosis.patterns import Isolated, Pattern, Side, find
+from diagnosis.report import Finding, PortKind
+
+
+def judge_places(case: Case, left: Set[Flow], working: Set[Flow]) -> Opinion:
+    """Name `left` by its pattern; pairs that are explained already do not count against it."""
+    return _Places(case, left).judge(working)
+
+
+class _Places:
+    def __init__(self, case: Case, left: Set[Flow]) -> None:
+        self._case = case
+        self._walls = case.firewalls
+        self._left = left
+
+    def judge(self, working: Set[Flow]) -> Opinion:
+        if not self._left:
+            return NOTHING
+        tried = {flow.pair for flow in (*self._left, *working)}
+        pattern = find({flow.pair for flow in self._left}, tried)
+        opinions = [self._whole()] if pattern.whole else []
+        opinions += [self._isolated(item) for item in pattern.isolated]
+        if pattern.across:
+            opinions.append(self._halves(pattern))
+        opinions += self._single_pairs(set(pattern.rest))
+        return total(opinions)
+
+    def _whole(self) -> Opinion:
+        case, flows = self._case, set(self._left)
+        allowed = all(case.rules_block(flow) is False for flow in flows)
+        if allowed and all(len(self._walls.suspects(flow, Does.DROP)) == 2 for flow in flows):
+            cause = finding(
+                "os-firewall-drop",
+                "cluster",
+                summary=f"no member reaches another on {case.ports(flows)} "
+                f"({count(case, flows)}, silent drop) though the account's rules allow it",
+                evidence=[*case.evidence(flows), "no host's own ruleset could be read"],
+                fields=case.fields(0),
+                at_s=case.at_s(flows),
+            )
+            return Opinion(causes=(cause,))
+        evidence = case.evidence(flows)
+        if allowed:
+            return ask_hosts(
+                case, [("os-firewall-drop", "cluster"), ("route-missing", "cluster")], flows, evidence
+            )
+        options = [("sg-no-self-ingress", "cluster"), ("sg-no-self-egress", "cluster")]
+        if {flow.kind for flow in flows} == {PortKind.MASTER}:
+            options = [("sg-ports-too-narrow", "cluster")]
+        if not all(self._walls.clear(flow) for flow in flows):
+            options.append(("os-firewall-drop", "cluster"))
+        options += [("nacl-deny", "cluster"), ("route-missing", "cluster")]
+        return ask_rules(case, options, flows, evidence)
+
+    def _isolated(self, item: Isolated) -> Opinion:
+        case, node = self._case, item.node
+        flows = {flow for flow in self._left if flow.pair in item.pairs}
+        subject = case.subject(node)
+        clear = all(node not in self._walls.suspects(flow, Does.DROP) for flow in flows)
+        if all(case.rules_block(flow) is False for flow in flows):
+            if not clear:
+                return Opinion(causes=(host_drops(case, sorted(flows, key=flow_order), node, ()),))
+            options = [
+                ("route-missing", subject),
+                ("asymmetric-interfaces", subject),
+                ("address-overlap", subject),
+            ]
+            return ask_hosts(case, options, flows, case.evidence(flows), node)
+        options = {
+            Side.BOTH: [
+                ("sg-missing-on-node", subject),
+                ("os-firewall-drop", subject),
+                ("nacl-deny", subject),
+            ],
+            Side.IN: [("os-firewall-drop", subject), ("sg-no-self-ingress", subject)],
+            Side.OUT: [("sg-no-self-egress", subject), ("os-firewall-drop", subject)],
+        }[item.side]
+        options = [option for option in options if option[0] != "os-firewall-drop" or not clear]
+        if case.members[node].report is None:
+            options.insert(0, ("peer-died", subject))
+        if clear or case.members[node].report is None:
+            return ask_rules(case, options, flows, case.evidence(flows), node)
+        return ask_hosts(case, options, flows, case.evidence(flows), node)
+
+    def _halves(self, pattern: Pattern) -> Opinion:
+        case = self._case
+        flows = {flow for flow in self._left if flow.pair in pattern.across}
+        parts = " | ".join(
+            ",".join(str(case.members[place].rank) for place in sorted(part)) for part in pattern.halves
+        )
+        evidence = [f"ranks {parts}: pairs within work, pairs across do not", *case.evidence(flows)]
+        options = [("nacl-deny", "cluster"), ("route-missing", "cluster")]
+        if all(case.rules_block(flow) is False for flow in flows):
+            return ask_hosts(
+                case, [("os-firewall-drop", "cluster"), ("address-overlap", "cluster")], flows, evidence
+            )
+        return ask_rules(case, options, flows, evidence)
+
+    def _single_pairs(self, pairs: Set[Pair]) -> List[Opinion]:
+        """Named as what they are: the other pairs of both nodes work."""
+        opinions = []
+        for pair in sorted(pairs):
+            back = (pair[1], pair[0])
+            if back in pairs and back < pair:
+                continue
+            both = back in pairs
+            if not both and not self._case.matrix.pair_works(back):
+                opinions.append(self._half_seen(pair))
+                continue
+            flows = {flow for flow in self._left if flow.pair == pair or (both and flow.pair == back)}
+            opinions.append(Opinion(causes=(self._pair_cause(pair, flows, both),)))
+        return opinions
+
+    def _half_seen(self, pair: Pair) -> Opinion:
+        """One direction dies; the other was not tried, or dies for a cause of its own."""
+        case = self._case
+        flows = {flow for flow in self._left if flow.pair == pair}
+        subject = case.pair_subject(pair)
+        options = [("pair-blocked", subject), ("one-way-block", subject)]
+        options.append(("os-firewall-drop", case.subject(pair[1])))
+        return ask_hosts(case, options, flows, case.evidence(flows), pair[1])
+
+    def _pair_cause(self, pair: Pair, flows: Set[Flow], both: bool) -> Finding:
+        case = self._case
+        evidence = list(case.evidence(flows))
+        if all(case.rules_block(flow) is False for flow in flows):
+            evidence.append("the account's security groups, network ACLs and routes allow these flows")
+        evidence += [
+            f"{member.subject} ruleset: could not be read"
+            for member in self._walls.unread(place for place in pair)
+        ]
+        a, b = case.name(pair[0]), case.name(pair[1])
+        if both:
+            evidence.append("every other pair of both nodes works, or has a cause of its own")
+            words = f"{a} and {b} cannot reach each other on {case.ports(flows)} (silent drop)"
+        else:
+            evidence.append(f"{case.pair_subject((pair[1], pair[0]))}: the other direction works")
+            words = f"{a} cannot reach {b} on {case.ports(flows)} (silent drop); the other direction works"
+        return finding(
+            "pair-blocked" if both else "one-way-block",
+            case.pair_subject(pair),
+            summary=words,
+            evidence=evidence,
+            fields=case.fields(pair[0], pair[1]),
+            at_s=case.at_s(flows),
+        )

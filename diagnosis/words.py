@@ -1,0 +1,132 @@
+"""Small pieces of prose that every rendering shares: what is plain, what a command looks like."""
+
+from __future__ import annotations
+
+import statistics
+import textwrap
+from typing import Dict, Iterable, List, Optional, Tuple
+
+from diagnosis.report import CollectiveResult, ConnectOutcome, Diagnosis, PairVerdict, Verdict
+
+WIDTH = 80
+MATRIX_UP_TO_NODES = 16
+
+# One letter an outcome: the capital when all tried ports of the pair have it.
+LETTERS: Dict[ConnectOutcome, Tuple[str, str]] = {
+    ConnectOutcome.TIMED_OUT: ("T", "timed out (silent drop)"),
+    ConnectOutcome.REFUSED: ("R", "refused"),
+    ConnectOutcome.UNREACHABLE: ("U", "unreachable"),
+    ConnectOutcome.SILENT: ("S", "connected, no echo"),
+    ConnectOutcome.RESET: ("X", "reset"),
+    ConnectOutcome.LOCAL_ERROR: ("L", "could not be tried"),
+}
+WORKS, UNTRIED = ".", "?"
+
+
+def plain(text: str) -> str:
+    """Text without control characters: evidence may quote what a broken program printed."""
+    return "".join(char if char.isprintable() else " " for char in text)
+
+
+def ascii_line(text: str) -> str:
+    """One line of printable ASCII."""
+    return " ".join("".join(char if " " <= char <= "~" else "?" for char in " ".join(text.split())).split())
+
+
+def wrapped(text: str, indent: int = 0, width: int = WIDTH) -> List[str]:
+    """Prose in lines of at most `width` columns; a longer word stays whole."""
+    margin = " " * indent
+    return textwrap.wrap(
+        plain(text),
+        width=width,
+        initial_indent=margin,
+        subsequent_indent=margin,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def shell_lines(command: str, indent: int = 0, width: int = WIDTH) -> List[str]:
+    """A command over several lines that a shell reads as one: broken at blanks outside of quotes."""
+    margin = " " * indent
+    lines: List[str] = []
+    current = ""
+    for word in _shell_words(plain(command)):
+        joined = f"{current} {word}" if current else word
+        # Everything behind a # is a comment up to the line's end: no break there.
+        if current and " # " not in f" {joined} " and len(margin) + len(joined) + 2 > width:
+            lines.append(f"{margin}{current} \\")
+            current, margin = word, " " * (indent + 2)
+        else:
+            current = joined
+    return [*lines, margin + current]
+
+
+def _shell_words(command: str) -> List[str]:
+    """Words between blanks that no quote and no $( ) holds together."""
+    words: List[str] = []
+    word, quote, depth = "", "", 0
+    for char in command:
+        if quote:
+            quote = "" if char == quote else quote
+        elif char in "'\"":
+            quote = char
+        elif char in "()":
+            depth += 1 if char == "(" else -1
+        if char == " " and not quote and depth <= 0:
+            words.append(word)
+            word = ""
+        else:
+            word += char
+    return [item for item in (*words, word) if item]
+
+
+def pair_letter(pair: PairVerdict) -> str:
+    """One letter for all ports of a pair; small where only some of the ports fail."""
+    outcomes = list(pair.outcomes.values())
+    failed = [outcome for outcome in outcomes if outcome not in (None, ConnectOutcome.CONNECTED)]
+    if failed:
+        worst = next(outcome for outcome in LETTERS if outcome in failed)
+        letter = LETTERS[worst][0]
+        return letter if len(set(outcomes)) == 1 else letter.lower()
+    return UNTRIED if not outcomes or None in outcomes else WORKS
+
+
+def round_trips_ms(pairs: Iterable[PairVerdict]) -> Optional[Tuple[float, float, float]]:
+    """(best, median, worst) round trip of all pairs in milliseconds."""
+    trips = sorted(pair.round_trip_s * 1000 for pair in pairs if pair.round_trip_s is not None)
+    return (trips[0], statistics.median(trips), trips[-1]) if trips else None
+
+
+def pairs_line(diagnosis: Diagnosis) -> str:
+    """How many ordered pairs work on every tried port."""
+    working = sum(pair_letter(pair) == WORKS for pair in diagnosis.pairs)
+    return f"{working} of {len(diagnosis.pairs)} ordered pairs work"
+
+
+def collective_line(result: CollectiveResult) -> str:
+    """The all_reduce in one line."""
+    words = [
+        f"all_reduce of {result.bytes / 2**20:g} MiB on {result.world_size} ranks: {result.outcome.value}"
+    ]
+    if result.time_s is not None:
+        words.append(f"{result.time_s * 1000:.1f} ms")
+    if result.algbw_gbit_per_s is not None:
+        words.append(f"algbw {result.algbw_gbit_per_s:.2f} Gbit/s")
+    if result.busbw_gbit_per_s is not None:
+        words.append(f"busbw {result.busbw_gbit_per_s:.2f} Gbit/s")
+    return plain(", ".join(words))
+
+
+def headline(diagnosis: Diagnosis) -> str:
+    """The verdict and its first cause, or what is missing."""
+    if diagnosis.verdict is Verdict.PASS:
+        return "every pair was proven" if diagnosis.pairs else "nothing is wrong"
+    if diagnosis.causes:
+        return ", ".join(dict.fromkeys(item.id for item in diagnosis.causes))
+    if diagnosis.candidates:
+        return "undetermined: " + " or ".join(dict.fromkeys(item.id for item in diagnosis.candidates))
+    if diagnosis.exposed:
+        return "others can reach the members"
+    open_questions = len(diagnosis.unanswered)
+    return f"{open_questions} question{'' if open_questions == 1 else 's'} without an answer"
