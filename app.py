@@ -54,7 +54,8 @@ def read_unsafe_rules(app: cdk.App) -> str:
     if value and value not in UNSAFE_RULES:
         raise SpecError(
             [
-                f"{UNSAFE_RULES_KEY}: {value!r} is none of {', '.join(UNSAFE_RULES)}; leave it out for a cluster that works"
+                f"{UNSAFE_RULES_KEY}: {value!r} is none of {', '.join(UNSAFE_RULES)}; "
+                "leave it out for a cluster that works"
             ]
         )
     return value

@@ -10,7 +10,10 @@ from constructs import IConstruct
 
 _PREFIX = "AwsSolutions::AwsSolutions-"
 
-WILDCARDS = "Describe actions know no resources; below rows/ the names of runs and members are not known before they run"
+WILDCARDS = (
+    "Describe actions know no resources; below rows/ the names of runs and members are not known "
+    "before they run"
+)
 
 
 def accept(construct: IConstruct, reasons: dict[str, str]) -> None:

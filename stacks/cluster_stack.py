@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from typing import Any
 
 import aws_cdk as cdk
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
-from cluster import serial
 from cluster.node_config import NodeConfig
 from cluster.spec import ClusterSpec, PortProfile, TorchSource
 from stacks.evidence_stack import Evidence
-from stacks.fleet import Fleet, NodeRole
+from stacks.fleet import CLUSTER_TAG, Fleet, NodeRole
 from stacks.monitoring import Monitoring
 from stacks.network import Network
 from stacks.node_assets import NodeAssets, function_code
@@ -112,14 +110,8 @@ class ClusterStack(cdk.Stack):
         Referee(
             self,
             "Referee",
-            cluster=spec.name,
-            run=run,
-            handle_url=handle.url,
-            evidence_bucket=bucket,
-            nodes=spec.nodes,
+            config=config,
             timeout_s=spec.proof_timeout_s,
-            deadline_s=spec.deadline_s,
-            config=json.dumps(serial.encode(dataclasses.replace(config, handle_url=""))),
             code=code,
             functions=evidence.functions,
         )
@@ -154,8 +146,9 @@ class ClusterStack(cdk.Stack):
             VpcId=network.vpc_id,
             GroupName=fleet.group.ref,
             OpenShell=(
-                f"aws ssm start-session --region {self.region} --target $(aws ec2 describe-instances --region {self.region} "
-                f"--filters Name=tag:fullmesh:cluster,Values={spec.name} Name=instance-state-name,Values=running "
+                f"aws ssm start-session --region {self.region} --target "
+                f"$(aws ec2 describe-instances --region {self.region} --filters "
+                f"Name=tag:{CLUSTER_TAG},Values={spec.name} Name=instance-state-name,Values=running "
                 "--query Reservations[0].Instances[0].InstanceId --output text)"
             ),
         )

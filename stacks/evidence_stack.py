@@ -62,9 +62,7 @@ class EvidenceStack(cdk.Stack):
         )
         accept(
             self.bucket,
-            {
-                "S1": "a week of test rows, written by instances of one role; an access log would outlive what it logs"
-            },
+            {"S1": "some days of rows, written by one role; an access log would outlive what it logs"},
         )
         self.names = Evidence(
             bucket=self._export("EvidenceBucket", self.bucket.bucket_name),

@@ -18,6 +18,7 @@ CLUSTER_TAG = "fullmesh:cluster"
 GROUP_ID = "Group"  # the group's logical id: its name begins with STACK-Group-, which the referee looks for
 
 SESSION_POLICY = "AmazonSSMManagedInstanceCore"
+SESSION_REASON = "Session Manager is the only door to a node; AWS keeps its policy in step with its agent"
 
 ROOT_DEVICE = {OperatingSystem.AL2023: "/dev/xvda", OperatingSystem.UBUNTU: "/dev/sda1"}
 
@@ -105,7 +106,7 @@ class NodeRole(Construct):
         accept(
             self.resource,
             {
-                f"IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/{SESSION_POLICY}]": "Session Manager's own policy, kept by AWS in step with its agent; the only door to a node",
+                f"IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/{SESSION_POLICY}]": SESSION_REASON,
             },
         )
         accept_wildcards(self.resource, statements)

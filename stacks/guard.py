@@ -96,7 +96,7 @@ def _mesh(model: TemplateModel, spec: ClusterSpec) -> Iterator[Fault]:
 
 def _others(model: TemplateModel, vpc_cidr: str) -> Iterator[Fault]:
     own = set(model.groups)
-    network = ipaddress.ip_network(vpc_cidr, strict=False)
+    network = ipaddress.IPv4Network(vpc_cidr, strict=False)
     for group_id in model.groups:
         group = model.snapshot.security_groups.get(group_id)
         for rule in (group.rules if group else None) or ():
@@ -108,19 +108,14 @@ def _others(model: TemplateModel, vpc_cidr: str) -> Iterator[Fault]:
                     group_id,
                     "Properties/SecurityGroupIngress",
                     f"{rule.traffic} is open to {rule.source}, which is not the group itself",
-                    "remove the rule; members need only each other, and Session Manager needs no inbound rule",
+                    "remove the rule; members need each other only, Session Manager needs none",
                 )
 
 
-def _is_fragmentation_needed(rule: SecurityGroupRule, network: Any) -> bool:
+def _is_fragmentation_needed(rule: SecurityGroupRule, network: ipaddress.IPv4Network) -> bool:
     """ICMP type 3 code 4 from the VPC: opens no connection, and without it large packets vanish."""
-    inside = rule.network is not None and rule.network.version == network.version
-    return (
-        inside
-        and rule.protocol == "icmp"
-        and (rule.first, rule.last) == (3, 4)
-        and rule.network.subnet_of(network)  # type: ignore[union-attr,arg-type] - `inside` says so
-    )
+    inside = isinstance(rule.network, ipaddress.IPv4Network) and rule.network.subnet_of(network)
+    return inside and rule.protocol == "icmp" and (rule.first, rule.last) == (3, 4)
 
 
 def _efa(model: TemplateModel) -> Iterator[Fault]:
@@ -196,7 +191,7 @@ def _launch_templates(model: TemplateModel) -> Iterator[Fault]:
                     "launch-template",
                     template,
                     f"{where}/NetworkInterfaces",
-                    "an interface without Groups gets the VPC's default group, so members do not carry their own",
+                    "an interface without Groups gets the VPC's default group instead of the members' own",
                     "name the members' group in Groups",
                 )
 
@@ -220,7 +215,7 @@ def _wait(model: TemplateModel) -> Iterator[Fault]:
                     "wait-beside-group",
                     logical_id,
                     "DependsOn",
-                    f"{logical_id} depends on {wait}, whose id changes with every proof: an update would meet cycles",
+                    f"{logical_id} depends on {wait}, whose id changes with every proof: updates meet cycles",
                     "let only outputs refer to the wait",
                 )
             if logical_id == wait and needed & groups:
@@ -228,7 +223,7 @@ def _wait(model: TemplateModel) -> Iterator[Fault]:
                     "wait-beside-group",
                     wait,
                     "DependsOn",
-                    "the wait stands behind the group, so after a failed launch it never begins and nobody can say why",
+                    "the wait stands behind the group: after a failed launch it never begins",
                     "let the wait depend on what the group depends on, not on the group",
                 )
 

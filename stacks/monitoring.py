@@ -46,10 +46,11 @@ class Monitoring(Construct):
         self._period_s = spec.check_interval_min * 60
         silent_s = self._period_s * spec.alarm_silent_checks
         if self._period_s < DAY_S // 24 and silent_s > DAY_S:
-            # docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricAlarm.html, EvaluationPeriods
+            # docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricAlarm.html
             raise ValueError(
-                f"cluster.alarm_silent_checks: {spec.alarm_silent_checks} checks of {spec.check_interval_min} min are "
-                f"{silent_s} s, an alarm looks back at most {DAY_S} s; set it to {DAY_S // self._period_s} or less"
+                f"cluster.alarm_silent_checks: {spec.alarm_silent_checks} checks of "
+                f"{spec.check_interval_min} min are {silent_s} s, but an alarm looks back at most {DAY_S} s; "
+                f"set it to {DAY_S // self._period_s} or less"
             )
         alarms = self._alarms()
         region, stack_name = cdk.Aws.REGION, cdk.Stack.of(self).stack_name

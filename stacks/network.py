@@ -75,10 +75,11 @@ class Network(Construct):
             availability_zones=[spec.availability_zone] if spec.availability_zone else None,
         )
         if len(selected.subnets) < spec.subnets:
+            where = f" in {spec.availability_zone}" if spec.availability_zone else ""
             raise ValueError(
-                f"cluster.vpc_id: {spec.vpc_id} has {len(selected.subnets)} {spec.network.value} subnets"
-                f"{' in ' + spec.availability_zone if spec.availability_zone else ''}, {spec.subnets} needed; set "
-                "cluster.network or cluster.availability_zone to what it has, or leave cluster.vpc_id out"
+                f"cluster.vpc_id: {spec.vpc_id} has {len(selected.subnets)} {spec.network.value} "
+                f"subnets{where}, {spec.subnets} needed; set cluster.network or "
+                "cluster.availability_zone to what it has, or leave cluster.vpc_id out"
             )
         subnets = selected.subnets[: spec.subnets]
         self.vpc_id = spec.vpc_id

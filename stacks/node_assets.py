@@ -34,8 +34,9 @@ class NodeAssets(Construct):
             path = Path(spec.wheelhouse_path).expanduser()
             if not any(path.glob("torch-*.whl")):
                 raise ValueError(
-                    f"cluster.wheelhouse_path: {spec.wheelhouse_path} holds no torch-*.whl; fill it with pip download "
-                    f"torch=={spec.torch_version} --index-url {spec.torch_index_url} -d {spec.wheelhouse_path}"
+                    f"cluster.wheelhouse_path: {spec.wheelhouse_path} holds no torch-*.whl; fill it with "
+                    f"pip download torch=={spec.torch_version} --index-url {spec.torch_index_url} "
+                    f"-d {spec.wheelhouse_path}"
                 )
             self.wheelhouse = s3_assets.Asset(self, "Wheelhouse", path=str(path))
 

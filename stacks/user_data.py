@@ -21,6 +21,7 @@ from cluster.node_config import NodeConfig
 ROOT = Path(__file__).resolve().parent.parent
 FETCH_PARTS = {
     "__main__.py": "userdata/fetch.py",
+    "probe/__init__.py": "probe/__init__.py",  # an archive has no packages without it
     "probe/endpoints.py": "probe/endpoints.py",
     "probe/metadata.py": "probe/metadata.py",
     "probe/signing.py": "probe/signing.py",

@@ -8,6 +8,7 @@ with all that is proven, and a dependency on a changing id makes cycles that are
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 from typing import Any
@@ -17,6 +18,8 @@ from aws_cdk import aws_events as events
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
+from cluster import serial
+from cluster.node_config import NodeConfig
 from stacks.fleet import GROUP_ID
 from stacks.function import Function
 
@@ -41,7 +44,7 @@ class Handle(Construct):
         self.url = self._resource.ref
 
     def wait(self, *, timeout_s: int, before: list[cdk.CfnResource]) -> Wait:
-        """Wait for one verdict. `before` is what the fleet waits for too, so that both clocks start together."""
+        """Wait for one verdict. before: what the fleet waits for too, so that both begin together."""
         return Wait(self, "Wait", run=self.run, url=self.url, timeout_s=timeout_s, before=before)
 
 
@@ -85,20 +88,15 @@ class Referee(Construct):
         scope: Construct,
         id_: str,
         *,
-        cluster: str,
-        run: str,
-        handle_url: str,
-        evidence_bucket: str,
-        nodes: int,
+        config: NodeConfig,
         timeout_s: int,
-        deadline_s: int,
-        config: str,
         code: lambda_.CfnFunction.CodeProperty,
         functions: str,
     ) -> None:
         super().__init__(scope, id_)
         stack = cdk.Stack.of(self)
-        rows = f"arn:{cdk.Aws.PARTITION}:s3:::{evidence_bucket}"
+        run = config.run
+        rows = f"arn:{cdk.Aws.PARTITION}:s3:::{config.bucket}"
         # New rules for every proof, because the last ones were disabled; their State is not given,
         # so that disabling them is no drift.
         rule_names = [f"{stack.stack_name}-{run}-{kind}" for kind in ("launch", "minute")]
@@ -107,21 +105,16 @@ class Referee(Construct):
             "Referee",
             code=code,
             handler="stacks.runtime.referee.handler",
-            description=f"fullmesh {cluster}: launches that failed, nodes that never reported",
+            description=f"fullmesh {config.cluster}: launches that failed, nodes that never reported",
             log_group=functions,
             timeout_s=50,
             environment={
-                "CLUSTER": cluster,
+                "CONFIG": json.dumps(serial.encode(dataclasses.replace(config, handle_url=""))),
                 "STACK": stack.stack_name,
-                "RUN": run,
                 "PROOF": proof_id(run),
-                "HANDLE_URL": handle_url,
-                "EVIDENCE_BUCKET": evidence_bucket,
-                "NODES": str(nodes),
+                "HANDLE_URL": config.handle_url,
                 "TIMEOUT_S": str(timeout_s),
-                "DEADLINE_S": str(deadline_s),
                 "RULES": ",".join(rule_names),
-                "CONFIG": config,
             },
             statements=[
                 # Describe actions of Auto Scaling and EC2 know no resources.

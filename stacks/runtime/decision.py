@@ -7,11 +7,15 @@ nobody judged. Where its evidence does not decide, it says so and names the cand
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from dataclasses import dataclass, field
-from typing import Optional, Tuple
+from typing import Mapping, Optional, Tuple
 
+from cluster.node_config import NodeConfig
 from diagnosis.causes import finding
+from diagnosis.judge import judge
+from diagnosis.membership import Expectation
 from diagnosis.report import Diagnosis, Finding, NodeReport, Verdict
 
 LAST_CALL_S = 150.0
@@ -21,13 +25,13 @@ BOOT_S = 180.0
 """From launch to the first row of a healthy node: boot, user data, one download. It is added
 to the probe's own deadline before silence means anything."""
 
-RESIGNAL_S = 60.0
-"""A verdict this old whose signal has not arrived was not signalled: its node died in between."""
+NAMED_AT_MOST = 4
 
 # Auto Scaling retries these by itself, and the next attempt may succeed.
 TRANSIENT = re.compile(
     r"insufficient|do not have sufficient|ReservationCapacityExceeded|RequestLimitExceeded|throttl|"
-    r"Server\.InternalError|Service ?Unavailable|Invalid IAM Instance Profile",  # a new profile takes seconds to be known
+    r"Server\.InternalError|Service ?Unavailable|"
+    r"Invalid IAM Instance Profile",  # a new profile takes seconds to be known
     re.IGNORECASE,
 )
 # These come back the same however often it retries.
@@ -66,116 +70,117 @@ class Member:
 class Evidence:
     """All that the referee saw in one call. Times in seconds since the epoch.
 
-    opened_at_s: when the wait began. standing: a verdict that ends the proof, and when it was written.
+    opened_at_s: when the wait began. registered: instance id -> address of who registered.
+    unread: what could not be looked at, and why.
     """
 
-    nodes: int
+    config: NodeConfig
     now_s: float
     opened_at_s: float
     timeout_s: float
-    deadline_s: float
-    cluster: str
-    bucket: str
-    run: str
     auto_scaling_group: str = ""
     failures: Tuple[LaunchFailure, ...] = ()
     members: Tuple[Member, ...] = ()
+    registered: Mapping[str, str] = field(default_factory=dict)
     reports: Tuple[NodeReport, ...] = ()
-    standing: Optional[Diagnosis] = None
-    standing_since_s: Optional[float] = None
-    unread: Tuple[str, ...] = field(default=())  # what could not be looked at, and why
+    unread: Tuple[str, ...] = ()
 
     @property
     def last_call(self) -> bool:
         return self.now_s >= self.opened_at_s + self.timeout_s - LAST_CALL_S
 
+    @property
+    def silent(self) -> Tuple[Member, ...]:
+        return tuple(member for member in self.members if not member.reported)
+
 
 def decide(seen: Evidence) -> Optional[Diagnosis]:
     """The referee's own verdict; None while nodes may still judge or a launch may still succeed."""
-    if seen.standing is not None:
-        return None
-    fatal = [failure for failure in seen.failures if failure.fatal]
+    fatal = tuple(failure for failure in seen.failures if failure.fatal)
     if fatal:
-        return _launch_failed(seen, tuple(fatal))
-    if len(seen.members) < seen.nodes and seen.failures and seen.last_call:
+        return _launch_failed(seen, fatal)
+    all_run = len(seen.members) >= seen.config.nodes
+    if not all_run and seen.failures and seen.last_call:
         return _launch_failed(seen, seen.failures)
-    silent = [member for member in seen.members if not member.reported]
-    allowed_s = seen.deadline_s + BOOT_S
-    all_up = len(seen.members) >= seen.nodes
-    long_silent = all(seen.now_s - member.launched_at_s > allowed_s for member in silent)
-    if all_up and len(silent) == len(seen.members) and long_silent:
-        return _silent(seen, tuple(silent))
-    if seen.last_call:
-        return _nobody_judged(seen, tuple(silent))
-    return None
+    allowed_s = seen.config.deadline_s + BOOT_S
+    long_up = all(seen.now_s - member.launched_at_s > allowed_s for member in seen.members)
+    if all_run and long_up and len(seen.silent) == len(seen.members):
+        return _silent(seen)
+    return _nobody_judged(seen) if seen.last_call else None
 
 
 def _launch_failed(seen: Evidence, failures: Tuple[LaunchFailure, ...]) -> Diagnosis:
     """EC2's own words are the evidence, so the cause is certain; the first failure came first."""
-    first = min(failures, key=lambda failure: failure.at_s)
-    reasons = tuple(dict.fromkeys(failure.reason for failure in sorted(failures, key=lambda f: f.at_s)))
-    running = len(seen.members)
+    in_order = sorted(failures, key=lambda failure: failure.at_s)
+    running, nodes = len(seen.members), seen.config.nodes
     return Diagnosis(
         verdict=Verdict.FAIL,
         causes=(
             finding(
                 "launch-failed",
                 "cluster",
-                summary=f"EC2 launched {running} of {seen.nodes} instances: {first.reason}",
-                evidence=reasons,
+                summary=f"{running} of {nodes} instances run; EC2 refused a launch: {in_order[0].reason}",
+                evidence=tuple(dict.fromkeys(failure.reason for failure in in_order)),
                 fields={"auto_scaling_group": seen.auto_scaling_group},
-                at_s=first.at_s,
+                at_s=in_order[0].at_s,
             ),
         ),
-        unanswered=(f"whether {seen.nodes} members reach each other: {running} of them were launched",),
+        unanswered=(f"whether {nodes} members reach each other: only {running} of them run",),
     )
 
 
-def _silent(seen: Evidence, silent: Tuple[Member, ...]) -> Diagnosis:
-    """Instances that run and wrote nothing: from outside, two causes look the same."""
-    ids = ", ".join(member.instance_id for member in silent[:4]) + (", ..." if len(silent) > 4 else "")
-    first = silent[0].instance_id
-    waited_s = seen.now_s - max(member.launched_at_s for member in silent)
-    evidence = (
-        f"{len(silent)} of {seen.nodes} instances run ({ids}), the last one since {waited_s:.0f} s",
-        f"nothing below s3://{seen.bucket}/rows/{seen.run}/ is theirs",
-    )
-    fields = {"instance_id": first, "bucket": seen.bucket}
-    summary = f"{len(silent)} of {seen.nodes} instances run but never reported"
-    candidates = tuple(
-        finding(cause_id, "cluster", summary=summary, evidence=evidence, fields=fields)
-        for cause_id in ("bootstrap-failed", "storage-unreachable")
-    )
-    return _undetermined(candidates, seen)
-
-
-def _nobody_judged(seen: Evidence, silent: Tuple[Member, ...]) -> Diagnosis:
-    """The wait is about to end and no verdict stands: say what is there, and claim nothing else."""
-    candidates: Tuple[Finding, ...] = ()
-    if silent:
-        candidates = _silent(seen, silent).candidates
-    elif len(seen.members) < seen.nodes:
-        candidates = (
-            finding(
-                "launch-failed",
-                "cluster",
-                summary=f"{len(seen.members)} of {seen.nodes} instances run, and no scaling activity says why",
-                evidence=(f"{len(seen.members)} instances of {seen.cluster} run",),
-                fields={"auto_scaling_group": seen.auto_scaling_group},
-            ),
-        )
-    return _undetermined(candidates, seen)
-
-
-def _undetermined(candidates: Tuple[Finding, ...], seen: Evidence) -> Diagnosis:
-    commands = [command for candidate in candidates for command in candidate.commands]
-    look = f"aws s3 ls --recursive s3://{seen.bucket}/rows/{seen.run}/"
+def _silent(seen: Evidence) -> Diagnosis:
+    """Instances that run and wrote nothing: seen from outside, two causes look the same."""
+    candidates = _silent_candidates(seen)
     return Diagnosis(
         verdict=Verdict.UNKNOWN,
         candidates=candidates,
-        next_command=commands[0] if commands else look,
-        unanswered=(
-            f"whether {seen.nodes} members reach each other: no node judged, {len(seen.reports)} of {seen.nodes} reported",
-            *seen.unread,
+        next_command=candidates[0].commands[0],
+        unanswered=(f"whether {seen.config.nodes} members reach each other: no node reported", *seen.unread),
+    )
+
+
+def _silent_candidates(seen: Evidence) -> Tuple[Finding, ...]:
+    silent, config = seen.silent, seen.config
+    names = ", ".join(member.instance_id for member in silent[:NAMED_AT_MOST])
+    waited_s = seen.now_s - max(member.launched_at_s for member in silent)
+    evidence = (
+        f"{len(silent)} of {config.nodes} instances run ({names}), the last of them since {waited_s:.0f} s",
+        f"nothing below s3://{config.bucket}/rows/{config.run}/ is theirs",
+    )
+    return tuple(
+        finding(
+            cause_id,
+            "cluster",
+            summary=f"{len(silent)} of {config.nodes} instances run but never reported",
+            evidence=evidence,
+            fields={"instance_id": silent[0].instance_id, "bucket": config.bucket},
+        )
+        for cause_id in ("bootstrap-failed", "storage-unreachable")
+    )
+
+
+def _nobody_judged(seen: Evidence) -> Diagnosis:
+    """The wait is about to end and no verdict stands: judge what rows there are, as a node would."""
+    config = seen.config
+    judged = judge(
+        seen.reports,
+        Expectation(
+            nodes=config.nodes,
+            master_port=config.master_port,
+            ephemeral=config.ephemeral_ports,
+            stages=("mesh", "collective"),
+            registered=seen.registered,
+            cluster=config.cluster,
         ),
+    )
+    if judged.verdict is not Verdict.UNKNOWN:
+        return judged
+    candidates = _silent_candidates(seen) if seen.silent else judged.candidates
+    first = next((command for item in candidates for command in item.commands), judged.next_command)
+    return dataclasses.replace(
+        judged,
+        candidates=candidates,
+        next_command=first or f"aws s3 ls --recursive s3://{config.bucket}/rows/{config.run}/",
+        unanswered=(*judged.unanswered, *seen.unread),
     )

@@ -4,13 +4,16 @@ Ships inline (at most 4,096 bytes), so it stands alone. Runs on create and updat
 delete the group goes with its VPC.
 """
 
+from __future__ import annotations
+
 import json
 import urllib.request
+from typing import Any, Dict
 
-import boto3
+import boto3  # type: ignore[import-untyped]
 
 
-def handler(event, _context):
+def handler(event: Dict[str, Any], _context: Any) -> None:
     """Answer CloudFormation in every case: silence would cost an hour's wait."""
     group_id = event["ResourceProperties"]["GroupId"]
     answer = {key: event[key] for key in ("StackId", "RequestId", "LogicalResourceId")}
@@ -22,15 +25,14 @@ def handler(event, _context):
     except Exception as error:  # noqa: BLE001 - whatever it was, CloudFormation must hear of it
         answer["Status"] = "FAILED"
         answer["Reason"] = f"cannot revoke the rules of {group_id}: {error}"
-    body = json.dumps(answer).encode()
     request = urllib.request.Request(  # noqa: S310 - the URL is CloudFormation's own, https
-        event["ResponseURL"], data=body, method="PUT", headers={"Content-Type": ""}
+        event["ResponseURL"], data=json.dumps(answer).encode(), method="PUT", headers={"Content-Type": ""}
     )
-    with urllib.request.urlopen(request, timeout=20):  # noqa: S310
+    with urllib.request.urlopen(request, timeout=20):  # noqa: S310 - as above
         pass
 
 
-def revoke_all(ec2, group_id):
+def revoke_all(ec2: Any, group_id: str) -> None:
     """Revoke what stands in the group now, both ways; an empty group is fine."""
     rules = []
     pages = ec2.get_paginator("describe_security_group_rules")

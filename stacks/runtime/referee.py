@@ -13,15 +13,21 @@ import urllib.request
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-import boto3
+import boto3  # type: ignore[import-untyped]
 from botocore.exceptions import BotoCoreError, ClientError
 
+from cluster import serial
+from cluster.node_config import NodeConfig
+from diagnosis.render import signal_reason
 from diagnosis.report import Diagnosis, Verdict
-from stacks.runtime.decision import RESIGNAL_S, Evidence, LaunchFailure, Member, decide
-from stacks.runtime.rows import Rows, Standing
+from stacks.runtime.decision import Evidence, LaunchFailure, Member, decide
+from stacks.runtime.rows import Row, Rows, registered
+
+RESIGNAL_S = 60.0
+"""A verdict this old whose signal has not arrived was never signalled: its node died in between."""
 
 CLUSTER_TAG = "fullmesh:cluster"
-MAX_REASON_CHARACTERS = 400
+SIGNAL_UNIQUE_ID = "verdict"  # the nodes' own, so that CloudFormation takes only the first signal
 ALIVE = ("pending", "running")
 CLOCK_SLACK_S = 60.0
 """The wait and the group begin together; EC2 and CloudFormation stamp whole seconds of their own clocks."""
@@ -31,29 +37,21 @@ CLOCK_SLACK_S = 60.0
 class Settings:
     """The function's environment. proof: logical id of the wait; rules: names of its own rules."""
 
-    cluster: str
+    config: NodeConfig
     stack: str
-    run: str
     proof: str
     handle_url: str
-    bucket: str
-    nodes: int
     timeout_s: float
-    deadline_s: float
     rules: Tuple[str, ...]
 
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> Settings:
         return cls(
-            cluster=environment["CLUSTER"],
+            config=serial.decode(NodeConfig, json.loads(environment["CONFIG"])),
             stack=environment["STACK"],
-            run=environment["RUN"],
             proof=environment["PROOF"],
             handle_url=environment["HANDLE_URL"],
-            bucket=environment["EVIDENCE_BUCKET"],
-            nodes=int(environment["NODES"]),
             timeout_s=float(environment["TIMEOUT_S"]),
-            deadline_s=float(environment["DEADLINE_S"]),
             rules=tuple(environment["RULES"].split(",")),
         )
 
@@ -68,47 +66,54 @@ class Referee:
 
     def __init__(self, settings: Settings, session: Any) -> None:
         self._settings = settings
+        self._config = settings.config
         self._session = session
-        self._rows = Rows(session.client("s3"), settings.bucket)
+        self._rows = Rows(session.client("s3"), settings.config.bucket)
 
     def look(self, event: Mapping[str, Any], now_s: float) -> Dict[str, Any]:
+        """Look once, and do what is due."""
         opened_at_s, waiting = self._wait()
         if opened_at_s is None:
             return {"did": "nothing", "why": f"{self._settings.proof} has not begun"}
-        rows = self._rows.list(self._settings.run)
-        standing = self._rows.latest_verdict(rows)
         if not waiting:
             self._disable()
-            return {"did": "disabled", "why": f"{self._settings.proof} is no longer waiting"}
+            return {"did": "disabled", "why": f"{self._settings.proof} no longer waits"}
+        rows = self._rows.list(self._config.run)
+        standing = self._rows.latest_verdict(rows)
         if standing is not None and standing.ends_proof:
-            return self._resignal(standing, now_s)
-        reported = {row.instance_id for row in rows}
-        members, vanished = self._members(reported, opened_at_s)
+            if now_s - standing.written_at_s < RESIGNAL_S:
+                return {"did": "nothing", "why": "a verdict stands, its signal is on the way"}
+            return self._end(standing.diagnosis, standing.key)
+        verdict = decide(self._evidence(event, rows, opened_at_s, now_s))
+        if verdict is None:
+            return {"did": "nothing", "why": "nodes may still judge"}
+        stage = "mesh" if standing is None else "collective"
+        return self._end(verdict, self._rows.write_verdict(self._config.run, stage, verdict))
+
+    def _evidence(
+        self, event: Mapping[str, Any], rows: List[Row], opened_at_s: float, now_s: float
+    ) -> Evidence:
+        members, vanished = self._members({row.instance_id for row in rows}, opened_at_s)
         group, failures, unread = self._launches(opened_at_s)
         reports, unreadable = self._rows.reports(rows)
-        evidence = Evidence(
-            nodes=self._settings.nodes,
+        return Evidence(
+            config=self._config,
             now_s=now_s,
             opened_at_s=opened_at_s,
             timeout_s=self._settings.timeout_s,
-            deadline_s=self._settings.deadline_s,
-            cluster=self._settings.cluster,
-            bucket=self._settings.bucket,
-            run=self._settings.run,
             auto_scaling_group=group,
             failures=(*failures, *vanished, *_failure_of(event, now_s)),
             members=members,
+            registered=registered(rows),
             reports=tuple(reports),
             unread=(*unread, *unreadable),
         )
-        verdict = decide(evidence)
-        if verdict is None:
-            return {"did": "nothing", "why": f"{len(members)} members run, nodes may still judge"}
-        stage = "collective" if standing else "mesh"
-        key = self._rows.write_verdict(self._settings.run, stage, verdict)
-        self._signal(verdict, key)
+
+    def _end(self, diagnosis: Diagnosis, key: str) -> Dict[str, Any]:
+        """Tell the stack, and stop calling: new rules come with the next proof."""
+        self._signal(diagnosis, key)
         self._disable()
-        return {"did": "signalled", "verdict": verdict.verdict.value, "key": key}
+        return {"did": "signalled", "verdict": diagnosis.verdict.value, "key": key}
 
     def _wait(self) -> Tuple[Optional[float], bool]:
         """When the wait began, and whether it still waits."""
@@ -130,9 +135,8 @@ class Referee:
         """Instances that run, and those that EC2 ended by itself right after their launch."""
         members, vanished = [], []
         pages = self._session.client("ec2").get_paginator("describe_instances")
-        for page in pages.paginate(
-            Filters=[{"Name": f"tag:{CLUSTER_TAG}", "Values": [self._settings.cluster]}]
-        ):
+        tag = {"Name": f"tag:{CLUSTER_TAG}", "Values": [self._config.cluster]}
+        for page in pages.paginate(Filters=[tag]):
             for reservation in page["Reservations"]:
                 for instance in reservation["Instances"]:
                     launched_at_s = instance["LaunchTime"].timestamp()
@@ -155,7 +159,7 @@ class Referee:
         client = self._session.client("autoscaling")
         try:
             pages = client.get_paginator("describe_auto_scaling_groups")
-            tag = {"Name": f"tag:{CLUSTER_TAG}", "Values": [self._settings.cluster]}
+            tag = {"Name": f"tag:{CLUSTER_TAG}", "Values": [self._config.cluster]}
             groups = [group for page in pages.paginate(Filters=[tag]) for group in page["AutoScalingGroups"]]
             names = [group["AutoScalingGroupName"] for group in groups if self._is_ours(group)]
             if not names:
@@ -175,55 +179,30 @@ class Referee:
 
     def _is_ours(self, group: Mapping[str, Any]) -> bool:
         tags = {tag["Key"]: tag["Value"] for tag in group.get("Tags", ())}
-        return tags.get(CLUSTER_TAG) == self._settings.cluster
-
-    def _resignal(self, standing: Standing, now_s: float) -> Dict[str, Any]:
-        """A verdict stands and the stack still waits: its writer ended before it could signal."""
-        if now_s - standing.written_at_s < RESIGNAL_S:
-            return {"did": "nothing", "why": "a verdict stands, its signal is on the way"}
-        key = f"rows/{self._settings.run}/"
-        self._signal(standing.diagnosis, key)
-        self._disable()
-        return {"did": "signalled", "verdict": standing.diagnosis.verdict.value, "key": key}
+        return tags.get(CLUSTER_TAG) == self._config.cluster
 
     def _signal(self, diagnosis: Diagnosis, key: str) -> None:
+        where = f"s3://{self._config.bucket}/{key}"
         passed = diagnosis.verdict is Verdict.PASS
         document = {
             "Status": "SUCCESS" if passed else "FAILURE",
-            "Reason": reason(diagnosis, f"s3://{self._settings.bucket}/{key}"),
-            "UniqueId": "verdict",
-            "Data": f"{diagnosis.verdict.value}: s3://{self._settings.bucket}/{key}",
+            "Reason": signal_reason(diagnosis, where),
+            "UniqueId": SIGNAL_UNIQUE_ID,
+            "Data": json.dumps({"verdict": diagnosis.verdict.value, "evidence": where}),
         }
-        request = urllib.request.Request(  # noqa: S310 - the handle's own https address
+        request = urllib.request.Request(  # noqa: S310 - the handle's own address
             self._settings.handle_url,
             data=json.dumps(document).encode(),
             method="PUT",
-            headers={"Content-Type": ""},  # anything else breaks the signature
+            headers={"Content-Type": ""},  # anything else breaks the URL's signature
         )
         with urllib.request.urlopen(request, timeout=20):  # noqa: S310 - as above
             pass
 
     def _disable(self) -> None:
-        """No verdict is missing any more: stop calling. New rules come with the next proof."""
         client = self._session.client("events")
         for name in self._settings.rules:
             client.disable_rule(Name=name)
-
-
-def reason(diagnosis: Diagnosis, where: str) -> str:
-    """The signal's reason: cause, one command, and where the rest stands; at most 400 characters."""
-    named = diagnosis.causes or diagnosis.candidates
-    head = "; ".join(f"{item.id}: {item.summary}" for item in named[:1]) or "nobody judged"
-    if not diagnosis.causes:
-        also = " or ".join(item.id for item in named) or "no evidence"
-        head = f"undetermined ({also}): {named[0].summary if named else '; '.join(diagnosis.unanswered)}"
-    command = diagnosis.next_command or next((c for item in named for c in item.commands), "")
-    tail = f"; run: {command}; see {where}" if command else f"; see {where}"
-    room = MAX_REASON_CHARACTERS - len(tail)
-    if room < 80:  # the command is the longest part: the cause matters more, and it stands at `where` too
-        tail = f"; see {where}"
-        room = MAX_REASON_CHARACTERS - len(tail)
-    return (head if len(head) <= room else head[: room - 3] + "...") + tail
 
 
 def _failure_of(event: Mapping[str, Any], now_s: float) -> List[LaunchFailure]:

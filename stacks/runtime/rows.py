@@ -11,6 +11,7 @@ from diagnosis.report import Diagnosis, NodeReport, Verdict
 
 STAGES = ("mesh", "collective")
 REFEREE = "referee"
+ROW_NAMES = ("failed.json", "mesh.json", "collective.json")
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class Standing:
     """A verdict object and when it was written."""
 
     stage: str
+    key: str
     written_at_s: float
     diagnosis: Diagnosis
 
@@ -78,7 +80,7 @@ class Rows:
     def reports(self, rows: List[Row]) -> Tuple[List[NodeReport], List[str]]:
         """The latest report of each member, and what could not be read."""
         best: Dict[str, Row] = {}
-        for name in ("failed.json", "mesh.json", "collective.json"):  # a later stage holds all of the earlier
+        for name in ROW_NAMES:
             for row in rows:
                 if row.name == name:
                     best[row.member] = row
@@ -98,7 +100,8 @@ class Rows:
             )
             if found:
                 row = found[0]
-                return Standing(stage, row.written_at_s, serial.decode(Diagnosis, self.read(row.key)))
+                diagnosis = serial.decode(Diagnosis, self.read(row.key))
+                return Standing(stage, row.key, row.written_at_s, diagnosis)
         return None
 
     def write_verdict(self, run: str, stage: str, diagnosis: Diagnosis) -> str:
@@ -107,6 +110,11 @@ class Rows:
         body = json.dumps(serial.encode(diagnosis)).encode()
         self._client.put_object(Bucket=self.bucket, Key=key, Body=body, ContentType="application/json")
         return key
+
+
+def registered(rows: List[Row]) -> Dict[str, str]:
+    """Instance id -> address of every member that registered: `member~ADDRESS~...` is its name."""
+    return {row.instance_id: row.name.split("~")[1] for row in rows if row.name.startswith("member~")}
 
 
 def _epoch(name: str, run: str) -> int:

@@ -11,8 +11,9 @@ import os
 import time
 from typing import Any, Dict, Union
 
-import boto3
+import boto3  # type: ignore[import-untyped]
 
+from diagnosis.render import html_report
 from stacks.runtime.rows import Rows
 
 ABOUT = "### The latest verdict on every ordered pair of the cluster\nTakes no parameters.\n"
@@ -28,8 +29,6 @@ def handler(event: Dict[str, Any], _context: Any) -> Union[str, Dict[str, str]]:
 
 def page(rows: Rows, cluster: str, run: str, now_s: float) -> str:
     """The newest run that has a verdict; the runs after it that have none are said, not hidden."""
-    from diagnosis.render import html_report  # noqa: PLC0415
-
     unjudged = 0
     for name in reversed(rows.runs(run)):
         standing = rows.latest_verdict(rows.list(name))
