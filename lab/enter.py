@@ -16,7 +16,7 @@ def command(state: LabState, node: NodeState, argv: Sequence[str]) -> List[str]:
 
     nsenter joins the namespaces (the user namespace first, which then allows the others), setpriv
     ties the command to nsenter's life and takes the rights a node does not have, and env gives it
-    what a fresh login on the node would.
+    what a fresh login on the node would. (nsenter's own --wd would open the host's folder.)
     """
     user = ["--user", "--preserve-credentials"] if state.rootless else []
     variables = {
@@ -28,9 +28,9 @@ def command(state: LabState, node: NodeState, argv: Sequence[str]) -> List[str]:
         **state.environment,
     }
     return [
-        "nsenter", "--target", str(node.pid), *user, *_NAMESPACES, "--wd=/root", "--",
+        "nsenter", "--target", str(node.pid), *user, *_NAMESPACES, "--",
         "setpriv", "--pdeathsig", "KILL", "--bounding-set", image.bounding_set_argument(),
-        "env", "-i", *(f"{key}={value}" for key, value in variables.items()),
+        "env", "-i", "-C", "/root", *(f"{key}={value}" for key, value in variables.items()),
         *argv,
     ]  # fmt: skip
 

@@ -7,7 +7,6 @@ finds nothing new touches nothing.
 
 from __future__ import annotations
 
-import contextlib
 import ipaddress
 import os
 import signal
@@ -86,6 +85,7 @@ class Fleet:
         self._nodes: Dict[str, RunningNode] = {}
         self._failed: Dict[str, str] = {}
         self._user_data: Dict[str, bytes] = {}
+        self._profiles: Dict[str, Optional[Document]] = {}
         self._credentials: Dict[str, Credentials] = {}
         self._seen: Optional[Mapping[str, Any]] = None
         self._ruleset = ""
@@ -102,12 +102,15 @@ class Fleet:
             return
         instances = {item["InstanceId"]: item for item in observe.running_instances(documents)}
         snapshot = ClusterSnapshot.from_documents(documents)
-        gone = [key for key in self._nodes if key not in instances]
-        for instance_id in gone:
-            self._end(instance_id)
+        gone = [running for key, running in self._nodes.items() if key not in instances]
+        for running in gone:
+            self._end(running)
+            self._say(f"{running.instance_id} is terminated")
         fresh = [key for key in instances if key not in self._nodes and key not in self._failed]
-        self._take_user_data(fresh)
-        self._renew_credentials(instances)
+        for instance_id in fresh:
+            self._user_data[instance_id] = self._observer.user_data(instance_id)
+            self._profiles[instance_id] = self._profile(instances[instance_id])
+        self._renew_credentials(fresh)
         self._fabric.set_vpc(self._routed_ranges(snapshot, instances))
         started = self._start(fresh, instances, snapshot)
         self._load_firewall(snapshot, documents)
@@ -119,6 +122,7 @@ class Fleet:
             try:
                 waiting.wait_ready()
             except node.NodeError as error:
+                self._end(running)
                 self._fail(running.instance_id, str(error))
         self._seen = documents
         if gone or started:
@@ -128,7 +132,9 @@ class Fleet:
         """Take note that process `pid`, as the lab's init sees it, has ended."""
         for running in list(self._nodes.values()):
             if running.pid == pid:
-                self._fail(running.instance_id, "its init ended")
+                self._forget(running)
+                self._failed[running.instance_id] = "its init ended"
+                self._say(f"{running.instance_id} ended by itself: its init is gone")
                 self._changed(self.states())
 
     def states(self) -> Tuple[state.NodeState, ...]:
@@ -194,25 +200,20 @@ class Fleet:
             workspace=self._workspace,
         )
 
-    def _end(self, instance_id: str) -> None:
-        running = self._nodes.pop(instance_id)
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(running.pid, signal.SIGKILL)
-            os.waitpid(running.pid, 0)
+    def _end(self, running: RunningNode) -> None:
+        os.kill(running.pid, signal.SIGKILL)
+        os.waitpid(running.pid, 0)
+        self._forget(running)
+
+    def _forget(self, running: RunningNode) -> None:
+        del self._nodes[running.instance_id]
         self._fabric.unplug(running.link.veth)
-        self._user_data.pop(instance_id, None)
-        self._credentials.pop(instance_id, None)
-        self._say(f"{instance_id} is terminated")
+        for kept in (self._user_data, self._profiles, self._credentials):
+            kept.pop(running.instance_id, None)
 
     def _fail(self, instance_id: str, reason: str) -> None:
         self._failed[instance_id] = reason
-        running = self._nodes.pop(instance_id, None)
-        if running is not None:
-            with contextlib.suppress(ProcessLookupError, ChildProcessError):
-                os.kill(running.pid, signal.SIGKILL)
-                os.waitpid(running.pid, 0)
-            self._fabric.unplug(running.link.veth)
-        self._say(f"{instance_id} did not come up, or ended: {reason}")
+        self._say(f"{instance_id} did not come up: {reason}")
 
     # -- what surrounds them ----------------------------------------------------------------
 
@@ -240,7 +241,7 @@ class Fleet:
                 snapshot,
                 region=self._directory.region,
                 user_data=self._user_data[key],
-                profile=self._profile(instances[key]),
+                profile=self._profiles.get(key),
                 credentials=self._credentials.get(key),
             )
             for key in sorted(self._nodes)
@@ -254,22 +255,29 @@ class Fleet:
             self._services.publish(directory)
             self._directory = directory
 
-    def _take_user_data(self, fresh: Sequence[str]) -> None:
-        for instance_id in fresh:
-            self._user_data[instance_id] = self._observer.user_data(instance_id)
-
     def _profile(self, instance: Document) -> Optional[Document]:
         arn = (instance.get("IamInstanceProfile") or {}).get("Arn", "")
-        return self._observer.profile(arn) if arn else None
+        if not arn:
+            return None
+        try:
+            return self._observer.profile(arn)
+        except observe.REFUSED as error:
+            # as on EC2: the instance runs, and its metadata has no credentials
+            self._say(f"{instance['InstanceId']} has no role: {error}")
+            return None
 
     def _credentials_are_due(self) -> bool:
         soon = observe.utc_text(time.time() + _RENEW_CREDENTIALS_S)
         return any(held.expiration < soon for held in self._credentials.values())
 
-    def _renew_credentials(self, instances: Mapping[str, Document]) -> None:
+    def _renew_credentials(self, fresh: Sequence[str]) -> None:
         soon = observe.utc_text(time.time() + _RENEW_CREDENTIALS_S)
-        for instance_id, instance in instances.items():
-            roles = (self._profile(instance) or {}).get("Roles") or ()
-            held = self._credentials.get(instance_id)
-            if roles and (held is None or held.expiration < soon):
-                self._credentials[instance_id] = self._observer.credentials(roles[0]["Arn"], instance_id)
+        due = [key for key, held in self._credentials.items() if held.expiration < soon]
+        for instance_id in (*fresh, *due):
+            roles = (self._profiles.get(instance_id) or {}).get("Roles") or ()
+            for role in roles[:1]:
+                try:
+                    self._credentials[instance_id] = self._observer.credentials(role["Arn"], instance_id)
+                except observe.REFUSED as error:
+                    self._credentials.pop(instance_id, None)
+                    self._say(f"{instance_id} has no credentials: {error}")

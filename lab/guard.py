@@ -16,7 +16,7 @@ from typing import Dict, NoReturn, Optional, Tuple
 from cluster.serial import decode, encode
 from lab import control_plane, fabric, fleet, image, observe, sandbox, services, state, syscalls
 from lab.state import LabState, NodeState
-from lab.supervisor import CONTROL_PLANE_LOG, WORK, LabError, LabOptions
+from lab.supervisor import CONTROL_PLANE_LOG, SUPERVISOR_LOG, WORK, LabError, LabOptions
 
 POLL_S = 0.3
 _HEALTHY_TIMEOUT_S = 60.0
@@ -81,7 +81,8 @@ def _init(news: int, caller: int, guard_pid: int, rootless: bool, options: LabOp
     code = 1
     try:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)
+            # not SIG_IGN: that is inherited by every program started from here
+            signal.signal(number, lambda *_: None)
         _hold_lab(news, caller, guard_pid, rootless, options)
         code = 0
     except Exception as error:  # noqa: BLE001 - told to the caller, who shows it
@@ -107,7 +108,8 @@ def _hold_lab(news: int, caller: int, guard_pid: int, rootless: bool, options: L
     os.environ["AWS_CONFIG_FILE"] = os.environ["AWS_SHARED_CREDENTIALS_FILE"] = "/dev/null"
     os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
 
-    plane = control_plane.start(options.port, Path(options.log_dir) / CONTROL_PLANE_LOG)
+    plane_log = Path(options.log_dir) / CONTROL_PLANE_LOG
+    plane = control_plane.start(options.port, plane_log)
     network = fabric.Fabric()
     served = services.Services(network.namespace, options.port)
     system = image.Image.of_this_machine()
@@ -140,6 +142,10 @@ def _hold_lab(news: int, caller: int, guard_pid: int, rootless: bool, options: L
         say=_say,
         changed=changed,
     )
+    parts = {
+        plane.pid: ("control plane", plane_log),
+        served.pid: ("metadata, DNS and relay process", Path(options.log_dir) / SUPERVISOR_LOG),
+    }
     control_plane.wait_healthy(url, _HEALTHY_TIMEOUT_S, plane)
     changed(())
     _tell(news, {"ready": encode(current)})
@@ -151,16 +157,18 @@ def _hold_lab(news: int, caller: int, guard_pid: int, rootless: bool, options: L
         except observe.UNREACHABLE as error:
             _say(f"the control plane did not answer: {error}")
         took = time.monotonic() - started
-        _reap(crew, plane.pid, served.pid)
+        _reap(crew, parts)
         # a round that takes long (many nodes, a loaded machine) must not eat the machine
         time.sleep(max(POLL_S, took))
 
 
-def _reap(crew: fleet.Fleet, plane: int, services: int) -> None:
-    """Collect what has ended: orphans and nodes; the lab cannot go on without its own two processes.
+def _reap(crew: fleet.Fleet, parts: Dict[int, Tuple[str, Path]]) -> None:
+    """Collect what has ended: orphans, nodes, and the lab's own parts, without which it cannot go on.
+
+    parts: pid -> what it is, and its log.
 
     Raises:
-        LabError: the control plane or the services ended.
+        LabError: one of the parts ended.
     """
     while True:
         try:
@@ -169,9 +177,11 @@ def _reap(crew: fleet.Fleet, plane: int, services: int) -> None:
             return
         if pid == 0:
             return
-        if pid in (plane, services):
-            name = "control plane" if pid == plane else "process that serves metadata, DNS and the relay"
-            raise LabError(f"the {name} ended with {os.waitstatus_to_exitcode(status)}; read its log")
+        if pid in parts:
+            name, log = parts[pid]
+            raise LabError(
+                f"the {name} ended with status {os.waitstatus_to_exitcode(status)}; its log is {log}"
+            )
         crew.reaped(pid)
 
 

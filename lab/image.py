@@ -22,6 +22,7 @@ from lab import syscalls
 SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 TORCH_ENVIRONMENT = "/opt/pytorch"
 _FALLBACK_BIN = "/opt/python/bin"
+DISK_BYTES = 2 * 1024**3  # of memory, when a node fills it
 
 _SYSTEM_DIRECTORIES = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _HOST_FILES = (
@@ -161,7 +162,7 @@ def build(image: Image, identity: Identity, where: Path) -> None:
     """
     root = str(where)
     syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
-    syscalls.mount("node", root, "tmpfs", syscalls.MS_NOSUID, "mode=755,size=50%")
+    syscalls.mount("node", root, "tmpfs", syscalls.MS_NOSUID, f"mode=755,size={DISK_BYTES}")
     for name in _OWN_DIRECTORIES:
         os.makedirs(f"{root}/{name}", exist_ok=True)
     for name in ("tmp", "var/tmp", "dev/shm"):

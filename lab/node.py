@@ -135,7 +135,7 @@ def _close_all_but(*kept: int) -> None:
 
 
 def _init(plan: NodePlan, system: image.Image, report: int) -> NoReturn:
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     syscalls.set_host_name(plan.identity.host_name)
     commands = "\n".join(fabric.node_commands(plan.link)) + "\n"
@@ -179,6 +179,8 @@ def _first_boot(plan: NodePlan, system: image.Image) -> tuple[int, Optional[int]
             os.dup2(write, 1)
             os.dup2(write, 2)
             os.closerange(3, 1024)
+            for number in (signal.SIGPIPE, signal.SIGXFSZ):  # ignored by Python, and so by all it starts
+                signal.signal(number, signal.SIG_DFL)
             environment = boot_environment(plan.identity, system)
             os.execve(_SCRIPT, [_SCRIPT], environment)  # noqa: S606 - the user data is the program
         except OSError as error:

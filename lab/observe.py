@@ -34,6 +34,9 @@ _NOW_AND_THEN = {
 _NOW_AND_THEN_EVERY = 3  # polls: still within a second
 _CREDENTIALS_S = 3600
 
+REFUSED = ClientError
+"""What a call raises when the control plane answers with an error of its own."""
+
 UNREACHABLE = (BotoCoreError, ClientError)
 """What a call of this module raises when the control plane does not answer, or refuses."""
 
@@ -61,7 +64,6 @@ class Observer:
         self._polls = itertools.count()
         self._documents: Documents = {}
         self._entries: Dict[Tuple[str, int], List[str]] = {}
-        self._profiles: Dict[str, Mapping[str, Any]] = {}
 
     def documents(self) -> Documents:
         """The describe-* documents that the data plane depends on, complete.
@@ -114,10 +116,9 @@ class Observer:
 
     def profile(self, arn: str) -> Mapping[str, Any]:
         """An instance profile: its id, and its role's name and ARN."""
-        if arn not in self._profiles:
-            name = arn.rsplit("/", 1)[1]
-            self._profiles[arn] = self._iam.get_instance_profile(InstanceProfileName=name)["InstanceProfile"]
-        return self._profiles[arn]
+        answer = self._iam.get_instance_profile(InstanceProfileName=arn.rsplit("/", 1)[1])
+        found: Mapping[str, Any] = answer["InstanceProfile"]
+        return found
 
     def credentials(self, role_arn: str, instance_id: str) -> Credentials:
         """Fresh credentials of a role for an instance: their session is named after it, as on EC2."""
