@@ -22,7 +22,7 @@ ROUTE_REASONS = (Reason.NO_ROUTE, Reason.NO_RETURN_ROUTE)
 
 
 def name_causes(members: Members) -> Tuple[Finding, ...]:
-    """The causes of every certainly blocked pair, the one that stops most pairs first."""
+    """The causes of every certainly blocked pair, what stops most pairs and ports first."""
     lacking = lacking_classes(members)
     blames: Dict[Tuple[str, ...], Blame] = {}
     missing: Dict[int, Blame] = {}
@@ -35,14 +35,19 @@ def name_causes(members: Members) -> Tuple[Finding, ...]:
                 continue
             key = keys.of(obstacle, pair)
             blames.setdefault(key, Blame(key[0])).add(pair, obstacle, members)
-    found: List[Tuple[int, int, Finding]] = []
+    found: List[Tuple[Tuple[int, ...], Finding]] = []
     for key, blame in blames.items():
         for subject in _subjects(blame, members):
-            found.append((-blame.weight, ORDER[blame.cause_id], _finding(blame, key[1:], members, subject)))
+            found.append((_weight(blame), _finding(blame, key[1:], members, subject)))
     for number, blame in missing.items():
         for each in missing_findings(number, lacking[number], blame, members):
-            found.append((-blame.weight, ORDER[blame.cause_id], each))
-    return tuple(item for _, _, item in sorted(found, key=lambda entry: entry[:2]))
+            found.append((_weight(blame), each))
+    return tuple(item for _, item in sorted(found, key=lambda entry: entry[0]))
+
+
+def _weight(blame: Blame) -> Tuple[int, ...]:
+    """Sorts what stops more pairs, then more ports, to the front."""
+    return (-blame.weight, -sum(map(len, blame.ports)), ORDER[blame.cause_id])
 
 
 class _Keys:

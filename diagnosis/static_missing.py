@@ -21,7 +21,7 @@ def lacking_classes(members: Members) -> Dict[int, str]:
     A group is the cluster's when most members carry it, or when the others carry the VPC's
     default group only. A class lacks it when giving it the group would make its flows with
     the carriers as good as those among the carriers, and when no rule of either side names
-    a group of the other: then the groups are roles, and a rule is missing instead.
+    a group of the other for the mesh's ports: then the groups are roles, and a rule is missing instead.
     """
     lookup, reach = members.lookup, members.reach
     sizes: Dict[str, int] = {}
@@ -63,9 +63,14 @@ def _default_only(lookup: Lookup, place: Place) -> bool:
     return all(_is_default(lookup, group) for group in place.groups or ())
 
 
-def _named_groups(lookup: Lookup, groups: FrozenSet[str]) -> Set[str]:
-    rules = lookup.group_rules(groups)
-    return {rule.source for rule in (*rules.ingress, *rules.egress) if rule.kind is SourceKind.GROUP}
+def _named_groups(members: Members, groups: FrozenSet[str]) -> Set[str]:
+    """The groups that rules of these groups name for a port that the mesh needs."""
+    rules = members.lookup.group_rules(groups)
+    return {
+        rule.source
+        for rule in (*rules.ingress, *rules.egress)
+        if rule.kind is SourceKind.GROUP and rule.ports("tcp").intersection(members.reach.need)
+    }
 
 
 def _would_help(members: Members, rules: PathRules, number: int, group: str, carriers: Sequence[int]) -> bool:
@@ -82,8 +87,8 @@ def _would_help(members: Members, rules: PathRules, number: int, group: str, car
     for carrier in carriers:
         peer = members.place(carrier)
         theirs = peer.groups or frozenset()
-        names_them = _named_groups(members.lookup, own - theirs) & (theirs - own)
-        named_by_them = _named_groups(members.lookup, theirs) & (own - theirs)
+        names_them = _named_groups(members, own - theirs) & (theirs - own)
+        named_by_them = _named_groups(members, theirs) & (own - theirs)
         if names_them or named_by_them:
             return False
         among = _group_blocked(rules, peer, peer)
