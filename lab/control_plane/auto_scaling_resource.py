@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from lab.control_plane import auto_scaling, auto_scaling_api, backend, stack_order
+from lab.control_plane.loop import on_loop
 from lab.control_plane.registration import Made, OriginalType, Resource, register_type
 from lab.control_plane.wire import is_true
 
@@ -36,12 +37,12 @@ def register() -> None:
             auto_scaling.reconcile(made[0])
             return made
 
-        made = backend.on_loop(make)
+        made = on_loop(make)
         try:
             _wait_for_capacity(made[0], resource)
             backend.wait_for_resource_signals(resource.stack, resource.logical_id, TYPE)
         except Exception:
-            backend.on_loop(lambda: auto_scaling_api.drop_group(made[0]))
+            on_loop(lambda: auto_scaling_api.drop_group(made[0]))
             raise
         return made
 
@@ -60,10 +61,10 @@ def register() -> None:
             auto_scaling.state_of(made[0]).held = rolls
             return made
 
-        made = backend.on_loop(change)
+        made = on_loop(change)
         if rolls:
             _roll(made[0], rolling, resource)
-        backend.on_loop(lambda: auto_scaling.reconcile(made[0]))
+        on_loop(lambda: auto_scaling.reconcile(made[0]))
         _wait_for_capacity(made[0], resource)
         return made
 
@@ -72,7 +73,7 @@ def register() -> None:
             auto_scaling_api.drop_group(resource.physical_id)
             original.delete(resource)
 
-        backend.on_loop(end)
+        on_loop(end)
 
     register_type(
         TYPE,
@@ -100,8 +101,8 @@ def _roll(name: str, policy: Record, resource: Resource) -> None:
     """
     batch = max(1, int(policy.get("MaxBatchSize", 1)))
     keep = int(policy.get("MinInstancesInService", 0))
-    state = backend.on_loop(lambda: auto_scaling.state_of(name))
-    outdated = [item["InstanceId"] for item in backend.on_loop(lambda: auto_scaling.members(name))]
+    state = on_loop(lambda: auto_scaling.state_of(name))
+    outdated = [item["InstanceId"] for item in on_loop(lambda: auto_scaling.members(name))]
     before = set(state.suspended)
     state.suspended |= set(policy.get("SuspendProcesses") or ())
     try:
@@ -115,7 +116,7 @@ def _roll(name: str, policy: Record, resource: Resource) -> None:
                 "UPDATE_IN_PROGRESS",
                 f"Terminating instance(s) [{','.join(ending)}]; replacing with {size} new instance(s).",
             )
-            backend.on_loop(partial(auto_scaling.replace_members, name, ending, last=not outdated))
+            on_loop(partial(auto_scaling.replace_members, name, ending, last=not outdated))
             _wait_for_capacity(name, resource)
             if is_true(policy.get("WaitOnResourceSignals", False)):
                 backend.wait_for_resource_signals(resource.stack, resource.logical_id, TYPE)
@@ -134,7 +135,7 @@ def _wait_for_capacity(name: str, resource: Resource) -> None:
     """
     deadline = time.monotonic() + CAPACITY_TIMEOUT_S
     conditions = stack_order.Beside(resource.stack)
-    while not backend.on_loop(lambda: auto_scaling.is_settled(name)):
+    while not on_loop(lambda: auto_scaling.is_settled(name)):
         conditions.check()
         if time.monotonic() > deadline:
             raise TimeoutError("Group did not stabilize. The desired capacity was not reached in time.")

@@ -9,13 +9,10 @@ a test of something else.
 
 from __future__ import annotations
 
-import asyncio
-import contextvars
 import importlib.metadata
-import threading
 from collections.abc import Callable, MutableMapping
 from contextlib import AbstractContextManager
-from typing import Any, TypeVar
+from typing import Any
 from xml.sax.saxutils import escape
 
 # ministack ships no type information.
@@ -26,6 +23,7 @@ import ministack.services.cloudformation as _cloudformation  # type: ignore[impo
 import ministack.services.cloudformation.custom_resource as _custom_resource  # type: ignore[import-untyped]
 import ministack.services.cloudformation.drift as _drift  # type: ignore[import-untyped]
 import ministack.services.cloudformation.engine as _engine  # type: ignore[import-untyped]
+import ministack.services.cloudformation.handlers as _handlers  # type: ignore[import-untyped]
 import ministack.services.cloudformation.provisioners as _provisioners  # type: ignore[import-untyped]
 import ministack.services.cloudformation.stacks as _stacks  # type: ignore[import-untyped]
 import ministack.services.cloudformation.wait_conditions as _wait_conditions  # type: ignore[import-untyped]
@@ -33,10 +31,10 @@ import ministack.services.cloudwatch as _cloudwatch  # type: ignore[import-untyp
 import ministack.services.ec2 as _ec2  # type: ignore[import-untyped]
 import ministack.services.eventbridge as _eventbridge  # type: ignore[import-untyped]
 import ministack.services.iam as _iam  # type: ignore[import-untyped]
+import ministack.services.s3 as _s3  # type: ignore[import-untyped]
 
 PINNED_VERSION = "1.5.33"
 
-T = TypeVar("T")
 Record = dict[str, Any]
 Store = MutableMapping[str, Record]
 
@@ -60,8 +58,6 @@ auto_scaling_groups: Store = _autoscaling._asgs
 composite_alarms: Store = _cloudwatch._composite_alarms
 
 app: Any = _app.app
-_loop: asyncio.AbstractEventLoop | None = None
-_loop_thread: int | None = None
 
 
 class VersionError(RuntimeError):
@@ -82,41 +78,7 @@ def check_version() -> None:
         )
 
 
-# --- where a piece of work runs ------------------------------------------------------
-
-
-def adopt_loop(loop: asyncio.AbstractEventLoop) -> None:
-    """Remember the server's event loop; called once, on it, before the first request."""
-    global _loop, _loop_thread
-    _loop, _loop_thread = loop, threading.get_ident()
-
-
-def on_loop(work: Callable[[], T]) -> T:
-    """Run `work` on the event loop, in the caller's account and region, and wait for it.
-
-    The stores are read by requests on the loop; changing them there too means that no
-    request ever sees half a change.
-    """
-    if _loop is None or threading.get_ident() == _loop_thread:
-        return work()
-    done = threading.Event()
-    outcome: list[Any] = []
-
-    def run() -> None:
-        try:
-            outcome.append((True, work()))
-        except Exception as error:  # noqa: BLE001  (handed to the caller's thread below)
-            outcome.append((False, error))
-        finally:
-            done.set()
-
-    _loop.call_soon_threadsafe(run, context=contextvars.copy_context())
-    done.wait()
-    succeeded, value = outcome[0]
-    if not succeeded:
-        raise value
-    result: T = value
-    return result
+# --- whose request this is --------------------------------------------------------------
 
 
 def region() -> str:
@@ -166,6 +128,15 @@ def auto_scaling_answer(element: str, inside: str) -> Answer:
 
 def auto_scaling_error(code: str, message: str) -> Answer:
     answer: Answer = _autoscaling._error(code, escape(message))
+    return answer
+
+
+cloudformation_actions: dict[str, Callable[[Record], Any]] = _cloudformation._ACTION_HANDLERS
+
+
+def cloudformation_answer(action: str, inside: str) -> Answer:
+    result = f"<{action}Result>{inside}</{action}Result>"
+    answer: Answer = _handlers._xml(200, f"{action}Response", result)
     return answer
 
 
@@ -219,6 +190,16 @@ def stack_record(stack: str) -> Record:
     return record
 
 
+def find_stack(name_or_id: str) -> Record | None:
+    record: Record | None = _handlers._resolve_stack(name_or_id)
+    return record
+
+
+def stack_events(stack_identifier: str) -> list[Record]:
+    """Oldest first."""
+    return list(_cloudformation._stack_events.get(stack_identifier, []))
+
+
 def template_resources(stack: str) -> Record:
     """logical id -> definition, of the template being deployed."""
     body = stack_record(stack).get("_template_body")
@@ -234,6 +215,20 @@ def dependencies(definition: Record, names: set[str]) -> set[str]:
 
 def add_event(stack: str, logical_id: str, kind: str, status: str, reason: str) -> None:
     _stacks._add_event(stack_id(stack), stack, logical_id, kind, status, reason)
+
+
+def replace_event_status(status_of: Callable[[Record, str, str], str]) -> None:
+    """Let `status_of(stack, logical id, status)` decide what a resource's event says."""
+    original = _stacks._add_event
+
+    def add(
+        stack_identifier: str, name: str, logical_id: str, kind: str, status: str, *rest: Any, **more: Any
+    ) -> None:
+        if logical_id != name:
+            status = status_of(stack_record(name), logical_id, status)
+        original(stack_identifier, name, logical_id, kind, status, *rest, **more)
+
+    _stacks._add_event = add
 
 
 def replace_resource_order(order: Callable[[list[str], Record], list[str]]) -> None:
@@ -338,3 +333,25 @@ def replace_launch_template_codec(
     """How LaunchTemplateData is read from a request and written into an answer."""
     _ec2._parse_lt_data = lambda params, prefix="LaunchTemplateData": parse(params, prefix)
     _ec2._lt_data_xml = render
+
+
+ListEntries = tuple[list[str], list[str], bool, str]  # keys, common prefixes, whether there is more, last one
+
+
+def list_entries(objects: Record, prefix: str, delimiter: str, most: int, start_after: str) -> ListEntries:
+    """The part of a bucket that a listing shows, in S3's order."""
+    entries: ListEntries = _s3._collect_list_entries(objects, prefix, delimiter, most, start_after)
+    return entries
+
+
+def replace_list_objects_v2(answer: Callable[[str, Record, Record], Answer]) -> None:
+    """Let `answer` (bucket name, query, its objects) serve ListObjectsV2 without FetchOwner."""
+    original = _s3._list_objects_v2
+
+    def listed(bucket_name: str, query: Record) -> Any:
+        bucket = _s3._ensure_bucket(bucket_name)
+        if bucket is None or query.get("fetch-owner"):
+            return original(bucket_name, query)
+        return answer(bucket_name, query, bucket["objects"])
+
+    _s3._list_objects_v2 = listed

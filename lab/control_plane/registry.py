@@ -14,12 +14,15 @@ from lab.control_plane import (
     capacity,
     capacity_reservations,
     ec2_api,
+    instance_types,
     instances,
     network_acls,
     network_resources,
+    object_listing,
     resources,
     security_group_resources,
     security_groups,
+    stack_api,
     stack_order,
 )
 from lab.control_plane.launch_spec import parse_template_data, render_template_data
@@ -42,6 +45,7 @@ def register_all(*, handle_base: str, response_base: str) -> None:
     capacity.set_limits(capacity.parse(os.environ.get(capacity.ENVIRONMENT_VARIABLE, "")))
     for part in (
         ec2_api,
+        instance_types,
         security_groups,
         security_group_resources,
         network_acls,
@@ -51,6 +55,8 @@ def register_all(*, handle_base: str, response_base: str) -> None:
         auto_scaling_api,
         auto_scaling_resource,
         stack_order,
+        stack_api,
+        object_listing,
     ):
         part.register()
 

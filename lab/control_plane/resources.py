@@ -6,6 +6,7 @@ from typing import Any
 
 from lab.control_plane import backend, capacity_reservations, instances
 from lab.control_plane.launch_spec import Data, launch_spec, template_data
+from lab.control_plane.loop import on_loop
 from lab.control_plane.registration import (
     Made,
     Resource,
@@ -154,11 +155,11 @@ def _create_instance(resource: Resource) -> Made:
         except ApiError as error:
             raise refused(error) from error
 
-    record = backend.on_loop(launch)
+    record = on_loop(launch)
     try:
         backend.wait_for_resource_signals(resource.stack, resource.logical_id, INSTANCE)
     except (RuntimeError, TimeoutError):
-        backend.on_loop(lambda: instances.terminate(record["InstanceId"]))
+        on_loop(lambda: instances.terminate(record["InstanceId"]))
         raise
     return record["InstanceId"], _instance_attributes(record)
 
@@ -196,14 +197,14 @@ def _update_instance(resource: Resource) -> Made:
     record = backend.instances[resource.physical_id]
     groups = list(resource.properties.get("SecurityGroupIds") or [])
     if groups != list(resource.old.get("SecurityGroupIds") or []):
-        backend.on_loop(lambda: instances.set_groups(record, groups))
+        on_loop(lambda: instances.set_groups(record, groups))
     record["InstanceType"] = resource.properties.get("InstanceType", record["InstanceType"])
     return resource.physical_id, _instance_attributes(record)
 
 
 def _delete_instance(resource: Resource) -> None:
     if resource.physical_id in backend.instances:
-        backend.on_loop(lambda: instances.terminate(resource.physical_id))
+        on_loop(lambda: instances.terminate(resource.physical_id))
 
 
 def _read_instance(resource: Resource) -> Record | None:

@@ -14,6 +14,7 @@ from hypercorn.asyncio import serve as hypercorn_serve
 from hypercorn.config import Config
 
 from lab.control_plane import backend, capacity, registry
+from lab.control_plane.loop import adopt as adopt_loop
 from lab.control_plane.process import HOST
 
 Scope = MutableMapping[str, Any]
@@ -42,7 +43,7 @@ def serve(port: int, *, public_host: str, public_port: int) -> None:
 
 async def _serve(port: int) -> None:
     loop = asyncio.get_running_loop()
-    backend.adopt_loop(loop)
+    adopt_loop(loop)
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
