@@ -66,7 +66,7 @@ def judge(
         next_command=_next_command(case, candidates, unanswered, total((mesh, nodes))),
         unanswered=tuple(unanswered),
         exposed=exposed,
-        nodes=tuple(_node_verdict(member, [*deciding, *candidates], unanswered) for member in case.members),
+        nodes=tuple(_node_verdict(member, deciding, candidates, unanswered) for member in case.members),
         pairs=case.matrix.verdicts(),
         collective=slowest(case),
         timings_s=_timings(case),
@@ -192,21 +192,28 @@ def _next_command(
     return None
 
 
-def _node_verdict(member: Member, wrong: Sequence[Finding], unanswered: Sequence[str]) -> NodeVerdict:
+def _node_verdict(
+    member: Member, causes: Sequence[Finding], candidates: Sequence[Finding], unanswered: Sequence[str]
+) -> NodeVerdict:
     rank = str(member.rank)
-    own = [item for item in wrong if item.subject == "cluster" or rank in _ranks_of(item.subject)]
+
+    def touching(found: Sequence[Finding]) -> List[Finding]:
+        return [item for item in found if item.subject == "cluster" or rank in _ranks_of(item.subject)]
+
+    named, suspected = touching(causes), touching(candidates)
     open_here = [
         line for line in unanswered if line.startswith("cluster:") or rank in _ranks_of(line.split(": ")[0])
     ]
-    verdict = Verdict.FAIL if own else Verdict.UNKNOWN if open_here else Verdict.PASS
-    note = own[0].id if own else open_here[0].partition(": ")[2] if open_here else ""
+    verdict = Verdict.FAIL if named or suspected else Verdict.UNKNOWN if open_here else Verdict.PASS
+    notes = [item.id for item in named[:1]] + ["undetermined"] * bool(suspected)
+    notes += [line.partition(": ")[2] for line in open_here[:1]]
     return NodeVerdict(
         rank=member.rank,
         name=member.name,
         address=member.address,
         verdict=verdict,
         member_id=member.member_id,
-        note=note,
+        note=notes[0] if notes else "",
     )
 
 

@@ -49,7 +49,8 @@ def html_report(diagnosis: Diagnosis) -> str:
     """A self-contained fragment: verdict, causes, the matrix for few nodes, what is open."""
     colour = _COLOURS[diagnosis.verdict]
     parts = [
-        f'<h3><span style="color:{colour}">{diagnosis.verdict.value}</span> {_text(headline(diagnosis))}</h3>',
+        f'<h3><span style="color:{colour}">{diagnosis.verdict.value}</span> '
+        f"{_text(headline(diagnosis))}</h3>",
         *(f"<p>{_text(line)}</p>" for line in _figures(diagnosis)),
         *(_html_finding(item, commands=True) for item in diagnosis.causes),
         *(_html_finding(item, commands=False) for item in diagnosis.candidates),
@@ -114,7 +115,8 @@ def _html_nodes(diagnosis: Diagnosis) -> str:
     shown = [node for node in diagnosis.nodes if few or node.verdict is not Verdict.PASS][:_LISTED_AT_MOST]
     rows = "".join(
         f"<tr><td>{node.rank}</td><td>{_text(node.name)}</td><td>{_text(node.address)}</td>"
-        f'<td style="color:{_COLOURS[node.verdict]}">{node.verdict.value}</td><td>{_text(node.note)}</td></tr>'
+        f'<td style="color:{_COLOURS[node.verdict]}">{node.verdict.value}</td>'
+        f"<td>{_text(node.note)}</td></tr>"
         for node in shown
     )
     head = "<tr><th>rank</th><th>name</th><th>address</th><th>verdict</th><th></th></tr>"
@@ -149,7 +151,8 @@ def to_markdown(diagnosis: Diagnosis) -> str:
     if diagnosis.nodes:
         lines += ["", "| rank | name | address | verdict | |", "|---|---|---|---|---|"]
         lines += [
-            f"| {node.rank} | {_md(node.name)} | {_md(node.address)} | {node.verdict.value} | {_md(node.note)} |"
+            f"| {node.rank} | {_md(node.name)} | {_md(node.address)} | {node.verdict.value} "
+            f"| {_md(node.note)} |"
             for node in diagnosis.nodes
         ]
     return "\n".join(lines) + "\n"
