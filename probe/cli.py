@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+import traceback
 from typing import TYPE_CHECKING, Callable, Optional, Sequence
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from probe.check import Answer
     from probe.rows import Say
 
-EXIT_PASS, EXIT_FAIL, EXIT_USAGE, EXIT_UNKNOWN = 0, 1, 2, 3
+EXIT_USAGE, EXIT_UNKNOWN = 2, 3
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 TAIL_BYTES = 4000
 
@@ -128,7 +129,7 @@ def _node_failed(arguments: argparse.Namespace) -> int:
 
 def _answered(stage: Callable[[Say], Answer], arguments: argparse.Namespace) -> int:
     """Run a stage with progress on stderr, print its answer, and turn the verdict into an exit status."""
-    from diagnosis.report import Verdict  # noqa: PLC0415 - see the module's first lines
+    from diagnosis import render  # noqa: PLC0415 - see the module's first lines
     from probe.board import BoardError  # noqa: PLC0415 - as above
     from probe.discover import DiscoverError  # noqa: PLC0415 - as above
 
@@ -143,10 +144,13 @@ def _answered(stage: Callable[[Say], Answer], arguments: argparse.Namespace) -> 
     except KeyboardInterrupt:
         sys.stderr.write("fullmesh: interrupted\n")
         return EXIT_INTERRUPTED
+    except Exception:  # noqa: BLE001 - Python would exit with 1, which means FAIL here; a crash knows nothing
+        traceback.print_exc()
+        return EXIT_UNKNOWN
     if answer.shown:
         sys.stdout.write(_text(answer.diagnosis, as_json=getattr(arguments, "json", False)))
         sys.stdout.flush()
-    return {Verdict.PASS: EXIT_PASS, Verdict.FAIL: EXIT_FAIL}.get(answer.diagnosis.verdict, EXIT_UNKNOWN)
+    return render.exit_code(answer.diagnosis.verdict)
 
 
 def _progress() -> Say:
@@ -164,7 +168,8 @@ def _progress() -> Say:
 def _text(diagnosis: Diagnosis, *, as_json: bool) -> str:
     from diagnosis import render  # noqa: PLC0415 - see the module's first lines
 
-    return render.to_json(diagnosis) if as_json else render.to_terminal(diagnosis)
+    text = render.to_json(diagnosis) if as_json else render.to_terminal(diagnosis)
+    return text if text.endswith("\n") else text + "\n"
 
 
 def _tail(path: str) -> str:

@@ -7,6 +7,8 @@ block (list the meeting place, publish) while slow peers still find this node's 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import errno
 import resource
 import threading
 import time
@@ -130,12 +132,12 @@ class Mesh:
         if self._master_port is not None:
             opened.append(await self._listen(self._master_port, PortKind.MASTER))
         taken: Set[int] = {self._master_port or 0}
-        wanted = self._preferred or spread_ports(self._ports)
-        for port in wanted:
+        for port in self._preferred or spread_ports(self._ports):
             listener = await self._listen_near(port, taken)
             taken.add(listener.port)
             opened.append(listener)
-        return tuple(opened)
+        proofs = await asyncio.gather(*(self._prove(listener) for listener in opened))
+        return tuple(proofs)
 
     async def _listen_near(self, wanted: int, taken: Set[int]) -> Listener:
         """A listener on `wanted` or the next free port of the range; the first failure if none is free."""
@@ -144,7 +146,7 @@ class Mesh:
             if port in taken:
                 continue
             listener = await self._listen(port, PortKind.EPHEMERAL)
-            if listener.opened:
+            if listener.errno != errno.EADDRINUSE:  # opened, or a neighbour would fare no better
                 return listener
             first = first or listener
         return first or Listener(port=wanted, kind=PortKind.EPHEMERAL, opened=False)
@@ -163,11 +165,16 @@ class Mesh:
             holder = holder_of(port) if kind is PortKind.MASTER else None
             return Listener(port=port, kind=kind, opened=False, errno=error.errno, holder=holder)
         self._servers.append(server)
-        proof = await outcome.attempt(self.address, port)
-        if proof.outcome is not ConnectOutcome.CONNECTED:
-            server.close()
-            return Listener(port=port, kind=kind, opened=False, errno=proof.errno)
         return Listener(port=port, kind=kind, opened=True)
+
+    async def _prove(self, listener: Listener) -> Listener:
+        """The listener as it is after an echo over this node's own address."""
+        if not listener.opened:
+            return listener
+        proof = await outcome.attempt(self.address, listener.port)
+        if proof.outcome is ConnectOutcome.CONNECTED:
+            return listener
+        return dataclasses.replace(listener, opened=False, errno=proof.errno)
 
     async def _probe_all(self, plan: Sequence[ProbeTarget]) -> Tuple[PairProbe, ...]:
         slots = asyncio.Semaphore(CONCURRENT_PROBES)

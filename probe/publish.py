@@ -9,10 +9,9 @@ import json
 import time
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from diagnosis.render import signal_reason
-
 from cluster.node_config import NodeConfig
 from cluster.snapshot import ClusterSnapshot
+from diagnosis.render import signal_reason
 from diagnosis.report import ConnectOutcome, Diagnosis, PairVerdict, Verdict
 from probe.account import AccountReader
 from probe.aws import CredentialChain, Metric, put_log_event, put_metric_data, signal
@@ -20,7 +19,6 @@ from probe.transport import AwsError, RetryPolicy
 
 # CloudWatch Logs takes 256 KiB in one event. A broken pair costs about 60 bytes.
 MAX_BROKEN_PAIRS_IN_EVENT = 2000
-MAX_REASON_CHARACTERS = 400
 LOG_STREAM = "verdicts"
 # The verdict stands already: a service without a way to it must not hold the node up.
 POLICY = RetryPolicy(total_s=8.0, timeout_s=3.0, attempts=4)
@@ -53,7 +51,7 @@ class AwsPublisher:
             signal(
                 handle_url=self._config.handle_url,
                 status="SUCCESS" if passed else "FAILURE",
-                reason=signal_reason(diagnosis, evidence)[:MAX_REASON_CHARACTERS],
+                reason=signal_reason(diagnosis, evidence),
                 data=json.dumps(summary(diagnosis, evidence), separators=(",", ":")) if passed else "",
             )
         except AwsError as error:

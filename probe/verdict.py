@@ -5,12 +5,11 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
+import traceback
 from typing import Callable, Generic, List, Optional, Protocol, Sequence, Tuple, TypeVar
 
-from diagnosis.judge import judge
-
 from cluster.snapshot import ClusterSnapshot
-from diagnosis.causes import finding
+from diagnosis.judge import judge
 from diagnosis.membership import Expectation
 from diagnosis.report import Diagnosis, Finding, NodeReport, Verdict
 from probe.board import BoardError
@@ -144,7 +143,7 @@ def _judge_and_tell(
         deadline_passed=not complete,
         cluster=place.config.cluster if place.config else "",
     )
-    diagnosis = judge(reports, expectation, snapshot=_rules(rules, bench.say))
+    diagnosis = _judged(reports, expectation, _rules(rules, bench.say))
     diagnosis = dataclasses.replace(
         diagnosis, timings_s={**diagnosis.timings_s, "judge": round(time.monotonic() - started, 3)}
     )
@@ -152,6 +151,19 @@ def _judge_and_tell(
         f"judged {len(reports)} rows: {diagnosis.verdict.value} {' '.join(c.id for c in diagnosis.causes)}"
     )
     return tell(bench, stage, diagnosis)
+
+
+def _judged(
+    reports: Sequence[NodeReport], expectation: Expectation, rules: Optional[ClusterSnapshot]
+) -> Diagnosis:
+    """The judgement; one that breaks is UNKNOWN, and is told like any other."""
+    # Loaded here: only the judging node needs the catalogue, and not before its rows are there.
+
+    try:
+        return judge(reports, expectation, snapshot=rules)
+    except Exception:  # noqa: BLE001 - whatever it is, a waiting deploy must hear UNKNOWN, not silence
+        where = traceback.format_exc(limit=-3).strip()
+        return Diagnosis(verdict=Verdict.UNKNOWN, unanswered=(f"the judgement itself failed: {where}",))
 
 
 def _same_row(one: NodeReport, other: NodeReport) -> bool:
@@ -197,6 +209,8 @@ def tell(bench: Bench, stage: str, diagnosis: Diagnosis) -> Diagnosis:
 
 
 def _publish_failed(errors: Sequence[str]) -> Finding:
+    from diagnosis.causes import finding  # noqa: PLC0415 - the catalogue, only where it is needed
+
     return finding(
         "publish-failed",
         "cluster",
@@ -211,6 +225,8 @@ def without_meeting(bench: Bench, stage: str, error: BoardError, own: Optional[N
     On AWS the place is the bucket, and not reaching it is a named cause. Elsewhere it is a
     service on rank 0: why it is not reached is not decided here, so nothing is named.
     """
+    from diagnosis.causes import finding  # noqa: PLC0415 - as above
+
     place = bench.place
     subject = f"node:{place.rank}" if place.rank is not None else "cluster"
     if place.config is not None:

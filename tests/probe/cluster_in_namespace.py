@@ -1,0 +1,163 @@
+"""Several members as real processes, each with a name, an address and a network namespace of its own.
+
+A namespace above them routes, and filters what it forwards. Everything lives below one
+`unshare --kill-child`, so nothing outlives a test. Run as a script (inside that
+namespace) it starts the members that standard input describes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+INSIDE = (
+    *("unshare", "--user", "--map-root-user", "--net", "--mount", "--pid", "--fork"),
+    *("--kill-child", "--mount-proc"),
+)
+MEMBER = ("unshare", "--uts", "--mount", "--net")
+GATEWAY = "10.77.255.1"
+
+
+@dataclass(frozen=True)
+class Ended:
+    """One member's end. answer: its stdout, parsed where it is JSON."""
+
+    status: int
+    answer: Any
+    log: str
+    seconds: float
+
+
+def address_of(rank: int) -> str:
+    return f"10.77.0.{rank + 4}"
+
+
+def run_cluster(
+    folder: Path,
+    members: list[list[str]],
+    *,
+    environments: list[dict[str, str]] | None = None,
+    rules: str = "",
+    kill: dict[int, str] | None = None,
+    timeout_s: float = 90,
+) -> list[Ended]:
+    """Run `python -m probe ARGUMENTS` for each member; wait for all.
+
+    Args:
+        rules: nft commands of the routing namespace.
+        kill: member -> it is ended by SIGKILL once this text stands in its log.
+    """
+    description = {
+        "members": members,
+        "environments": environments or [{} for _ in members],
+        "rules": rules,
+        "kill": kill or {},
+        "folder": str(folder),
+    }
+    subprocess.run(
+        [*INSIDE, sys.executable, __file__],
+        input=json.dumps(description),
+        text=True,
+        check=True,
+        timeout=timeout_s,
+        cwd=CHECKOUT,
+    )
+    ended = []
+    for rank in range(len(members)):
+        status, seconds = json.loads((folder / f"end{rank}").read_text())
+        text = (folder / f"out{rank}").read_text()
+        answer = json.loads(text) if text.startswith("{") else text
+        ended.append(
+            Ended(status=status, answer=answer, log=(folder / f"log{rank}").read_text(), seconds=seconds)
+        )
+    return ended
+
+
+def main() -> None:
+    description = json.load(sys.stdin)
+    folder = Path(description["folder"])
+    Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
+    if description["rules"]:
+        run("nft", description["rules"])
+    count = len(description["members"])
+    with tempfile.NamedTemporaryFile("w", suffix="-hosts") as hosts:
+        hosts.write("127.0.0.1 localhost\n" + "".join(f"{address_of(r)} node-{r}\n" for r in range(count)))
+        hosts.flush()
+        running = {
+            rank: subprocess.Popen(
+                [*MEMBER, sys.executable, __file__, hosts.name, str(rank), *arguments],
+                stdin=subprocess.PIPE,
+                stdout=(folder / f"out{rank}").open("wb"),
+                stderr=(folder / f"log{rank}").open("wb"),
+                env={**os.environ, **description["environments"][rank]},
+            )
+            for rank, arguments in enumerate(description["members"])
+        }
+        # Held open, so that a host outlives its probe as real ones do.
+        hosts_kept = [connect(rank, process.pid) for rank, process in running.items()]
+        for process in running.values():
+            if process.stdin is not None:
+                process.stdin.close()  # they all begin now
+        watch(running, folder, description["kill"])
+        for kept in hosts_kept:
+            os.close(kept)
+
+
+def run(*command: str) -> None:
+    subprocess.run(command, check=True)
+
+
+def connect(rank: int, pid: int) -> int:
+    """A veth from this namespace, which routes, to the member's; a descriptor that keeps the latter."""
+    while os.readlink(f"/proc/{pid}/ns/net") == os.readlink("/proc/self/ns/net"):
+        time.sleep(0.005)
+    run("ip", "link", "add", f"veth{rank}", "type", "veth", "peer", "name", "eth0", "netns", str(pid))
+    run("ip", "address", "add", f"{GATEWAY}/32", "dev", f"veth{rank}")
+    run("ip", "link", "set", f"veth{rank}", "up")
+    run("ip", "route", "add", address_of(rank), "dev", f"veth{rank}")
+    return os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
+
+
+def watch(running: dict[int, subprocess.Popen[bytes]], folder: Path, kill: dict[str, str]) -> None:
+    """Write down each member's end; kill those whose log shows their marker."""
+    started = time.monotonic()
+    while running:
+        for rank, process in tuple(running.items()):
+            marker = kill.get(str(rank))
+            if marker and marker in (folder / f"log{rank}").read_text():
+                process.send_signal(signal.SIGKILL)
+            if process.poll() is not None:
+                end = [process.returncode, time.monotonic() - started]
+                (folder / f"end{rank}").write_text(json.dumps(end))
+                del running[rank]
+        time.sleep(0.02)
+
+
+def become_member(hosts: str, rank: int, arguments: list[str]) -> None:
+    """Take the member's name, host file and address, then be the probe."""
+    sys.stdin.read()  # until the network is there
+    socket.sethostname(f"node-{rank}")
+    run("mount", "--bind", hosts, "/etc/hosts")
+    run("ip", "link", "set", "lo", "up")
+    run("ip", "link", "set", "eth0", "up")
+    run("ip", "address", "add", f"{address_of(rank)}/32", "dev", "eth0")
+    run("ip", "route", "add", GATEWAY, "dev", "eth0")
+    run("ip", "route", "add", "default", "via", GATEWAY)
+    os.execv(sys.executable, [sys.executable, "-m", "probe", *arguments])  # noqa: S606 - a member is one process
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        become_member(sys.argv[1], int(sys.argv[2]), sys.argv[3:])
+    else:
+        main()
