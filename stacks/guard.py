@@ -26,6 +26,8 @@ from stacks.template_model import TemplateModel, mentions, name_of, read_templat
 MAX_RESOURCES = 500
 MAX_TEMPLATE_BYTES = 1_048_576
 MAX_USER_DATA_BYTES = 16_384
+REFERENCE_BYTES = 512
+"""The longest value that only the deploy knows is the handle's pre-signed address, about 400 bytes."""
 # docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/cloudformation-limits.html and
 # docs.aws.amazon.com/AWSEC2/latest/UserGuide/user-data.html (before base64)
 
@@ -243,7 +245,7 @@ def _sizes(template: dict[str, Any], model: TemplateModel) -> Iterator[Fault]:
     if size > MAX_TEMPLATE_BYTES:
         yield Fault("size-limits", "", "", f"{size} bytes, at most {MAX_TEMPLATE_BYTES}", fix)
     for logical_id, data in ((i, d) for i, _, d in model.fleets):
-        length = len(json.dumps(data.get("UserData", "")).encode())
+        length = _user_data_bytes(data.get("UserData", ""))
         if length > MAX_USER_DATA_BYTES:
             yield Fault(
                 "size-limits",
@@ -252,6 +254,18 @@ def _sizes(template: dict[str, Any], model: TemplateModel) -> Iterator[Fault]:
                 f"user data of about {length} bytes, at most {MAX_USER_DATA_BYTES}",
                 "move it into the archive that nodes fetch",
             )
+
+
+def _user_data_bytes(value: Any) -> int:
+    """About how long user data becomes: its literal text, and what references stand for."""
+    if isinstance(value, dict):
+        if "Fn::Base64" in value:
+            return _user_data_bytes(value["Fn::Base64"])
+        if "Fn::Join" in value:
+            separator, parts = value["Fn::Join"]
+            return sum(map(_user_data_bytes, parts)) + len(separator) * (len(parts) - 1)
+        return REFERENCE_BYTES
+    return len(str(value).encode())
 
 
 @jsii.implements(cdk.IPolicyValidationPlugin)

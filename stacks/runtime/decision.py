@@ -19,7 +19,8 @@ from diagnosis.membership import Expectation
 from diagnosis.report import Diagnosis, Finding, NodeReport, Verdict
 
 LAST_CALL_S = 150.0
-"""Before the wait's time-out: two calls a minute apart, and room for a slow one."""
+"""Before the wait's time-out: two calls a minute apart, and room for a slow one. A wait that is
+shorter than twice this keeps half of itself for the nodes."""
 
 BOOT_S = 180.0
 """From launch to the first row of a healthy node: boot, user data, one download. It is added
@@ -87,7 +88,8 @@ class Evidence:
 
     @property
     def last_call(self) -> bool:
-        return self.now_s >= self.opened_at_s + self.timeout_s - LAST_CALL_S
+        notice_s = min(LAST_CALL_S, self.timeout_s / 2)
+        return self.now_s >= self.opened_at_s + self.timeout_s - notice_s
 
     @property
     def silent(self) -> Tuple[Member, ...]:
