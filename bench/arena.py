@@ -20,9 +20,10 @@ from cluster.ports import PortRange
 from cluster.rules import SecurityGroupRule, SourceKind
 from cluster.snapshot import ClusterSnapshot, Interface, SecurityGroup, Subnet, Table, Vpc
 from lab import fabric, firewall, image, node
+from tools import build_pyz
 
-CHECKOUT = Path(__file__).resolve().parent.parent
-CHECKOUT_IN_NODE = "/opt/checkout"  # read-only
+SCRIPTS = "/opt/bench"  # this folder, inside a node
+PYZ = "/opt/fullmesh/fullmesh.pyz"  # the probe as nodes fetch it
 MASTER_PORT = 29500
 VPC_CIDR = "10.42.0.0/16"
 SUBNET_CIDR = "10.42.0.0/20"
@@ -43,7 +44,6 @@ class Arena:
             str(ipaddress.IPv4Network(SUBNET_CIDR)[FIRST_HOST + rank]) for rank in range(nodes)
         )
         self.names = tuple("ip-" + address.replace(".", "-") for address in self.addresses)
-        self._image = _with_checkout(image.Image.of_this_machine())
         self._started: list[node.StartedNode] = []
         self._stack = ExitStack()
 
@@ -53,6 +53,7 @@ class Arena:
             stack.callback(os.close, self._fabric.namespace)
             self._fabric.set_vpc([VPC_CIDR])
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
+            self._image = _image(folder / "tools")
             plans = [self._plan(rank, folder) for rank in range(len(self.addresses))]
             for plan in plans:
                 started = node.start(plan, self._image)
@@ -65,6 +66,7 @@ class Arena:
             for started in self._started:
                 started.wait_ready()
                 self._write_hosts(started)
+            self._load(())
             self._stack = stack.pop_all()
         return self
 
@@ -86,13 +88,16 @@ class Arena:
 
     def open_all_tcp(self) -> None:
         """Let members reach each other on every TCP port, as the stack does by default."""
-        self._load(0, 65535)
+        self._load(_rules((0, 65535)))
 
-    def open_only_master_port(self) -> None:
-        """The famous failure: members reach each other on MASTER_PORT, the rest is dropped in silence."""
-        self._load(MASTER_PORT, MASTER_PORT)
+    def open_only_master_port(self, *also: int) -> None:
+        """The famous failure: members reach each other on MASTER_PORT, the rest is dropped in silence.
 
-    def _load(self, first_port: int, last_port: int) -> None:
+        also: ports of a meeting place, where a benchmark needs one that works (on AWS it is a bucket).
+        """
+        self._load(_rules(*((port, port) for port in (MASTER_PORT, *also))))
+
+    def _load(self, rules: tuple[SecurityGroupRule, ...]) -> None:
         interfaces = {
             f"eni-{rank:017x}": Interface(
                 id=f"eni-{rank:017x}",
@@ -107,9 +112,7 @@ class Arena:
         snapshot = ClusterSnapshot(
             vpcs=Table({VPC_ID: Vpc(id=VPC_ID, cidrs=(VPC_CIDR,))}),
             subnets=Table({SUBNET_ID: Subnet(id=SUBNET_ID, vpc_id=VPC_ID, cidrs=(SUBNET_CIDR,))}),
-            security_groups=Table(
-                {GROUP_ID: SecurityGroup(id=GROUP_ID, vpc_id=VPC_ID, rules=_rules(first_port, last_port))}
-            ),
+            security_groups=Table({GROUP_ID: SecurityGroup(id=GROUP_ID, vpc_id=VPC_ID, rules=rules)}),
             interfaces=Table(interfaces),
         )
         self._fabric.load_ruleset(
@@ -117,20 +120,17 @@ class Arena:
         )
 
     def command(self, rank: int, argv: Sequence[str]) -> list[str]:
-        """`argv` as it runs inside a node."""
-        namespaces = ("--mount", "--net", "--uts", "--ipc", "--pid")
+        """`argv` as it runs inside a node, with a node's rights; and dies with its stand-in here."""
         return [
-            "nsenter",
-            "--target",
-            str(self._started[rank].host_pid),
-            *namespaces,
-            "--preserve-credentials",
+            "nsenter", "--target", str(self._started[rank].host_pid),
+            "--mount", "--net", "--uts", "--ipc", "--pid", "--preserve-credentials", "--",
+            "setpriv", "--pdeathsig", "KILL", "--bounding-set", image.bounding_set_argument(),
             *argv,
-        ]
+        ]  # fmt: skip
 
     def environment(self) -> dict[str, str]:
-        """Of a process on a node: the lab image's and the project's packages, nothing of the caller's."""
-        return {"PATH": self._image.search_path, "LANG": "C.UTF-8", "PYTHONPATH": CHECKOUT_IN_NODE}
+        """Of a process on a node: the lab image's, and the probe's packages; nothing of the caller's."""
+        return {"PATH": self._image.search_path, "LANG": "C.UTF-8", "PYTHONPATH": PYZ}
 
     def _plan(self, rank: int, folder: Path) -> node.NodePlan:
         workspace = folder / f"node-{rank}"
@@ -163,17 +163,20 @@ class Arena:
             file.writelines(lines)
 
 
-def _rules(first_port: int, last_port: int) -> tuple[SecurityGroupRule, ...]:
+def _rules(*port_ranges: tuple[int, int]) -> tuple[SecurityGroupRule, ...]:
     """TCP ports in from members; everything out, as a new security group has it."""
-    members = SecurityGroupRule(
-        group_id=GROUP_ID,
-        egress=False,
-        protocol="tcp",
-        first=first_port,
-        last=last_port,
-        source=GROUP_ID,
-        kind=SourceKind.GROUP,
-    )
+    members = [
+        SecurityGroupRule(
+            group_id=GROUP_ID,
+            egress=False,
+            protocol="tcp",
+            first=first,
+            last=last,
+            source=GROUP_ID,
+            kind=SourceKind.GROUP,
+        )
+        for first, last in port_ranges
+    ]
     anywhere = SecurityGroupRule(
         group_id=GROUP_ID,
         egress=True,
@@ -184,13 +187,23 @@ def _rules(first_port: int, last_port: int) -> tuple[SecurityGroupRule, ...]:
         kind=SourceKind.CIDR,
         network=ipaddress.IPv4Network("0.0.0.0/0"),
     )
-    return (members, anywhere)
+    return (*members, anywhere)
 
 
-def _with_checkout(system: image.Image) -> image.Image:
-    return dataclasses.replace(system, binds=(*system.binds, (str(CHECKOUT), CHECKOUT_IN_NODE)))
+def _image(tools: Path) -> image.Image:
+    """The lab's machine image with the one-file build and these scripts in it, read-only."""
+    build_pyz.build(tools / Path(PYZ).name)
+    system = image.Image.of_this_machine()
+    own = ((str(tools), str(Path(PYZ).parent)), (str(Path(__file__).parent), SCRIPTS))
+    return dataclasses.replace(system, binds=(*system.binds, *own))
 
 
 def _end(pid: int) -> None:
+    """Kill a node's init, and with it all that is left on the node.
+
+    The kernel lets the init go only when everything on the node has been reaped, and what
+    nsenter left behind is for this process (PID 1 of the benchmark's namespace) to reap.
+    """
     os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
+    while os.wait()[0] != pid:
+        continue

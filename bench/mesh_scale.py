@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import time
 from typing import Any
 
 from bench import contained, mesh_stage
-from bench.arena import Arena
+from bench.arena import MASTER_PORT, PYZ, Arena
 from bench.options import Options
 from bench.ranks import Ranks
-from bench.record import Comparison, Figure, Result, Target
+from bench.record import BenchError, Comparison, Figure, Result, Target
 
 SMALL, LARGE = 16, 64
 ROUNDS = 3  # of each; a round takes seconds, and the median counts
 MEGABYTE = 1e6
 STAGE_TARGET = Target(limit=3.0)
+VERDICT_TARGET = Target(limit=10.0)
+VERDICT_TIMEOUT_S = 180.0  # the probe judges by itself after 120 s, with whatever it has
+MEETING_PORT = 29600
 MEMORY_TARGET = Target(limit=40.0)
 
 
@@ -23,6 +29,8 @@ def measure(_options: Options) -> Result:
         comparisons=(
             _stages("all open", sizes, STAGE_TARGET),
             _stages("famous failure", sizes, None),
+            _verdicts("all open", sizes),
+            _verdicts("famous failure", sizes),
             Comparison(
                 what="peak memory of the node that needs most, mesh stage",
                 ours=_memory_figure(LARGE, sizes[LARGE]),
@@ -38,10 +46,13 @@ def measure(_options: Options) -> Result:
 def inside(nodes: int) -> dict[str, Any]:
     """Both scenarios in namespaces of this process's own; the median round of each."""
     with Arena(nodes) as arena:
-        arena.open_all_tcp()
-        found = {"all open": _median_round(arena)}
-        arena.open_only_master_port()
-        found["famous failure"] = _median_round(arena)
+        found = {}
+        for scenario, open_group in (
+            ("all open", arena.open_all_tcp),
+            ("famous failure", lambda: arena.open_only_master_port(MEETING_PORT)),
+        ):
+            open_group()
+            found[scenario] = {**_median_round(arena), **_verdict(arena)}
         return found
 
 
@@ -61,6 +72,72 @@ def _one_round(arena: Arena) -> dict[str, Any]:
         "slowest_connect_s": round(run.slowest_connect_s, 3),
         "peak_memory_bytes": run.peak_memory_bytes,
     }
+
+
+def _verdict(arena: Arena) -> dict[str, Any]:
+    """The whole probe on every node under a launcher's variables, to the answer that rank 0 prints.
+
+    Its time begins with the start of the first process; the members meet on a port of rank 0.
+    """
+    master, size = arena.addresses[0], len(arena.addresses)
+    meeting = f"tcp://{master}:{MEETING_PORT}"
+    started = time.monotonic()
+    processes = [
+        subprocess.Popen(
+            arena.command(
+                rank,
+                [
+                    *("env", f"RANK={rank}", f"WORLD_SIZE={size}"),
+                    *(f"MASTER_ADDR={master}", f"MASTER_PORT={MASTER_PORT}"),
+                    *("python3", PYZ, "check", "--json", "--no-collective", "--meet", meeting),
+                ],
+            ),
+            env=arena.environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE if rank == 0 else subprocess.DEVNULL,
+            stderr=subprocess.PIPE if rank == 0 else subprocess.DEVNULL,
+            text=True,
+        )
+        for rank in range(size)
+    ]
+    try:
+        output, words = processes[0].communicate(timeout=VERDICT_TIMEOUT_S)
+        elapsed_s = time.monotonic() - started
+    except subprocess.TimeoutExpired as error:
+        raise BenchError(f"rank 0 of {size} gave no verdict within {VERDICT_TIMEOUT_S:.0f} s") from error
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    try:
+        answer = json.loads(output)
+    except ValueError as error:
+        raise BenchError(f"rank 0 of {size} gave no answer: {words.strip()[-1500:]}") from error
+    return {
+        "verdict_s": round(elapsed_s, 3),
+        "verdict": answer["verdict"],
+        "causes": [cause["id"] for cause in answer["causes"]],
+        "verdict_timings_s": answer["timings_s"],
+        "nodes_judged": len(answer["nodes"]),
+    }
+
+
+def _verdicts(scenario: str, sizes: dict[int, dict[str, Any]]) -> Comparison:
+    def figure(nodes: int) -> Figure:
+        found = sizes[nodes][scenario]
+        return Figure(
+            label=f"{nodes} nodes",
+            value=found["verdict_s"],
+            note=" ".join((found["verdict"], *found["causes"])),
+        )
+
+    return Comparison(
+        what=f"cluster's verdict from the start of the nodes' processes, {scenario}",
+        ours=figure(LARGE),
+        theirs=figure(SMALL),
+        target=VERDICT_TARGET,
+        ours_to_theirs=True,
+    )
 
 
 def _stages(scenario: str, sizes: dict[int, dict[str, Any]], target: Target | None) -> Comparison:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from bench.arena import CHECKOUT_IN_NODE, MASTER_PORT, Arena
+from bench.arena import MASTER_PORT, SCRIPTS, Arena
 from bench.ranks import Ranks
 from bench.record import BenchError
 from cluster.serial import decode
@@ -50,7 +50,7 @@ class MeshRun:
 def commands(arena: Arena) -> list[list[str]]:
     """One process per node; the Python that a node has without torch."""
     ports = str(arena.ephemeral_ports())
-    script = f"{CHECKOUT_IN_NODE}/bench/mesh_rank.py"
+    script = f"{SCRIPTS}/mesh_rank.py"
     return [
         arena.command(rank, ["python3", script, f"i-{rank:017x}", name, address, str(MASTER_PORT), ports])
         for rank, (name, address) in enumerate(zip(arena.names, arena.addresses, strict=True))

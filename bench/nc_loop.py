@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench import contained, mesh_stage
-from bench.arena import CHECKOUT_IN_NODE, Arena
+from bench.arena import SCRIPTS, Arena
 from bench.mesh_stage import MeshRun
 from bench.options import Options
 from bench.ranks import Ranks
@@ -148,7 +148,7 @@ def _run_nc(arena: Arena, mesh: MeshRun) -> NcRun:
         address = arena.addresses[rank]
         started = time.monotonic()
         done = subprocess.run(
-            arena.command(rank, ["sh", f"{CHECKOUT_IN_NODE}/bench/nc_all.sh"]),
+            arena.command(rank, ["sh", f"{SCRIPTS}/nc_all.sh"]),
             input="".join(targets[address]),
             capture_output=True,
             text=True,

@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 from bench import contained, record
-from bench.arena import MASTER_PORT, Arena
+from bench.arena import MASTER_PORT, SCRIPTS, Arena
 
 # from bench.demo_time import famous_failure
 from bench.options import Options
@@ -63,8 +63,7 @@ def inside(timeout_s: float | None) -> dict[str, Any]:
 def _rank_command(arena: Arena, rank: int, timeout_s: float | None) -> list[str]:
     command = [
         arena.torch_python,
-        "-m",
-        "bench.torch_rank",
+        f"{SCRIPTS}/torch_rank.py",
         f"--rank={rank}",
         f"--world-size={NODES}",
         f"--store={arena.addresses[0]}:{MASTER_PORT}",
