@@ -129,3 +129,25 @@ def test_new_namespace_is_empty_and_has_no_name() -> None:
     )
     after = sorted(os.listdir("/run/netns")) if os.path.isdir("/run/netns") else []
     assert (done.stdout, done.stderr, after) == ("['lo']\n", "", before)
+
+
+@pytest.mark.lab
+def test_refusal_of_a_real_kernel_is_told() -> None:
+    """Where no further user namespace is allowed, the machine check names the setting, in one line."""
+    inside = (
+        "echo 0 > /proc/sys/user/max_user_namespaces && "
+        'exec setpriv --bounding-set -sys_admin --inh-caps -all "$0" -m lab.sandbox'
+    )
+    done = subprocess.run(
+        ["unshare", "--user", "--map-root-user", "sh", "-c", inside, sys.executable],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (
+        1,
+        "the kernel refused to make a namespace (unshare(0x10000000): No space left on device): "
+        "user.max_user_namespaces is 0; "
+        "either run the lab as root with CAP_SYS_ADMIN and CAP_NET_ADMIN (sudo), "
+        "or allow it: sudo sysctl user.max_user_namespaces=15000\n",
+    )
