@@ -13,15 +13,14 @@ from typing import Any
 
 from bench import contained, record
 from bench.arena import MASTER_PORT, SCRIPTS, Arena
-
-# from bench.demo_time import famous_failure
+from bench.demo_time import FAULT, famous_failure
 from bench.options import Options
 from bench.ranks import Ranks
 from bench.record import BenchError, Comparison, Figure, Result
 
 NODES = 4
-SHORT_TIMEOUTS_S = (5.0, 15.0)
-DEFAULT_TIMEOUT_S = 1800.0  # torch.distributed.constants.default_pg_timeout: 30 min
+SHORT_TIMEOUTS_S = (5, 15)
+DEFAULT_TIMEOUT_S = 1800  # torch.distributed.constants.default_pg_timeout: 30 min
 IMPORT_TIMEOUT_S = 120.0
 # Gloo's full mesh gives up after 5 time-outs; what is silent after 6 of them is cut off and said to be.
 SHORT_BOUND = 6
@@ -45,12 +44,18 @@ def measure(options: Options) -> Result:
     ordered = [runs[key] for key in sorted(runs)]
     return Result(
         comparisons=tuple(_comparison(run, named) for run in ordered),
-        data={"torch": record.installed_version("torch"), "nodes": NODES, "runs": ordered, "fullmesh": named},
+        data={
+            "fault": FAULT,
+            "torch": record.installed_version("torch"),
+            "nodes": NODES,
+            "runs": ordered,
+            "fullmesh": named,
+        },
         notes=tuple(_words(run) for run in ordered),
     )
 
 
-def inside(timeout_s: float | None) -> dict[str, Any]:
+def inside(timeout_s: int | None) -> dict[str, Any]:
     """One run in namespaces of this process's own; timeout_s None = torch's own."""
     with Arena(NODES) as arena:
         arena.open_only_master_port()
@@ -60,7 +65,7 @@ def inside(timeout_s: float | None) -> dict[str, Any]:
             return _listen(ranks, timeout_s)
 
 
-def _rank_command(arena: Arena, rank: int, timeout_s: float | None) -> list[str]:
+def _rank_command(arena: Arena, rank: int, timeout_s: int | None) -> list[str]:
     command = [
         arena.torch_python,
         f"{SCRIPTS}/torch_rank.py",
@@ -71,7 +76,7 @@ def _rank_command(arena: Arena, rank: int, timeout_s: float | None) -> list[str]
     return command if timeout_s is None else [*command, f"--timeout-s={timeout_s}"]
 
 
-def _listen(ranks: Ranks, timeout_s: float | None) -> dict[str, Any]:
+def _listen(ranks: Ranks, timeout_s: int | None) -> dict[str, Any]:
     """Release the barrier, and take down each rank's words until all have spoken or the bound is reached."""
     measured_at = record.now()
     started = time.monotonic()
@@ -115,7 +120,7 @@ def _log(ranks: Ranks, rank: int) -> list[str]:
 
 def _comparison(run: dict[str, Any], named: dict[str, Any] | None) -> Comparison:
     """The first error of plain torch beside the named cause of fullmesh, each from its own start."""
-    limit = "its own time-out of 30 min" if run["is_torch_default"] else f"timeout={run['timeout_s']:.0f} s"
+    limit = "its own time-out of 30 min" if run["is_torch_default"] else f"timeout={run['timeout_s']} s"
     return Comparison(
         what=f"famous failure, {NODES} nodes, torch with {limit}",
         ours=Figure(
@@ -130,7 +135,7 @@ def _comparison(run: dict[str, Any], named: dict[str, Any] | None) -> Comparison
 
 
 def _words(run: dict[str, Any]) -> str:
-    lines = [f"timeout {run['timeout_s']:.0f} s, measured {run['measured_at']}:"]
+    lines = [f"timeout {run['timeout_s']} s, measured {run['measured_at']}:"]
     for rank, words in run["ranks"].items():
         text = words["message"].splitlines()[0] if words["message"] else "silent until it was cut off"
         lines.append(f"    rank {rank} after {words['after_s']:.1f} s: {text}")
