@@ -61,8 +61,8 @@ def fetch(bucket: str, key: str, path: str, region: str, metadata: InstanceMetad
         connection.request("GET", target, headers=headers)
         answer = connection.getresponse()
         if answer.status != http.client.OK:
-            text = answer.read(500).decode(errors="replace")
-            raise FetchError(f"status {answer.status}: {text}", final=answer.status == http.client.NOT_FOUND)
+            code = answer.read().decode(errors="replace").partition("<Code>")[2].partition("</Code>")[0]
+            raise FetchError(f"status {answer.status} {code}", final=answer.status == http.client.NOT_FOUND)
         size = 0
         with open(f"{path}.part", "wb") as file:
             while True:
@@ -95,8 +95,8 @@ def main(arguments: List[str]) -> int:
             sys.stderr.write(f"{url}: {error or type(error).__name__}\n")
             if getattr(error, "final", False) or time.monotonic() + wait_s > give_up_at:
                 sys.stderr.write(
-                    f"gave up on {url}; check that it is there, that the role may s3:GetObject "
-                    f"it, and that the node reaches s3 in {region}: a gateway endpoint, or egress on port 443\n"
+                    f"gave up on {url}; check that it is there, that the role may s3:GetObject it, and that "
+                    f"the node reaches s3 in {region}: a gateway endpoint, or egress on port 443\n"
                 )
                 return 1
             time.sleep(wait_s)

@@ -18,18 +18,21 @@ step=prepare
 # One line of text that is safe inside a JSON string.
 plain() { LC_ALL=C tr '\n\t"' "  '" | LC_ALL=C tr '\134' / | LC_ALL=C tr -cd '[:print:]'; }
 
+# The end of a text. (A negative offset beyond its beginning would give nothing at all.)
+last() { if ((${#2} > $1)); then printf %s "${2: -$1}"; else printf %s "$2"; fi; }
+
 # Tells the wait condition that this node failed. An empty Content-Type is part of what was signed.
 signal_failure() {
   local status=$1 output reason data
   output=$(tail -n 30 "$OUTPUT" 2>/dev/null | plain) || output='(no output)'
-  reason="bootstrap-failed: node $(uname -n): step $step ended with status $status: ${output: -250}"
-  data=${output: -3000}
+  reason="bootstrap-failed: node $(uname -n): step $step ended with status $status: $(last 250 "$output")"
+  data=$(last 3000 "$output")
   printf '{"Status": "FAILURE", "Reason": "%s", "UniqueId": "verdict", "Data": "%s"}' \
     "$(printf %s "${reason:0:400}" | plain)" "$data" >"$RUN_DIR/signal.json"
-  if command -v python3 >/dev/null; then
-    HANDLE_URL=$HANDLE_URL python3 - "$RUN_DIR/signal.json" <<'PYTHON'
+  if python3 -c '' 2>/dev/null; then
+    SIGNAL_URL=$HANDLE_URL python3 - "$RUN_DIR/signal.json" <<'PYTHON'
 import http.client, os, sys, time, urllib.parse
-url = urllib.parse.urlsplit(os.environ["HANDLE_URL"])
+url = urllib.parse.urlsplit(os.environ["SIGNAL_URL"])
 kind = http.client.HTTPSConnection if url.scheme == "https" else http.client.HTTPConnection
 for wait_s in (1, 2, 4, 8, 0):
     try:
@@ -80,8 +83,12 @@ run() {
 }
 
 need_python() {
-  command -v python3 || {
-    echo "python3 is not in this image; use Amazon Linux 2023, Ubuntu, or an image that has it"
+  python3 -c '
+import sys
+if sys.version_info < (3, 9):
+    sys.exit(f"python3 is {sys.version}; the probe needs 3.9 or later: use another image")
+' || {
+    echo "python3 does not run; use Amazon Linux 2023, Ubuntu 22.04 or later, or an image that has it"
     return 1
   }
 }
@@ -110,5 +117,9 @@ open(sys.argv[2], "wb").write(bz2.decompress(base64.b64decode(open(sys.argv[1]).
 run fetch fetch_asset
 run unpack python3 -m zipfile -e "$RUN_DIR/asset.zip" "$HOME_DIR"
 step=bootstrap
-: >"$OUTPUT"
-bash "$HOME_DIR/bootstrap.sh"
+bash "$HOME_DIR/bootstrap.sh" 2>"$OUTPUT" || {
+  status=$?
+  cat "$OUTPUT"
+  if [[ -e $LOG_DIR/bootstrap.log ]]; then tail -n 3 "$LOG_DIR/bootstrap.log" >>"$OUTPUT"; fi
+  exit "$status"
+}

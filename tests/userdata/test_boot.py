@@ -1,0 +1,264 @@
+"""Real boots: the rendered user data, the real archive, a real control plane and metadata service."""
+
+from __future__ import annotations
+
+import csv
+import ensurepip
+import hashlib
+import io
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.userdata.machine import PATH
+
+pytestmark = pytest.mark.lab
+
+Boot = Callable[..., dict[str, Any]]
+MEMBER = "rows/r1/AROATEST:i-0123456789abcdef0"
+BOOTSTRAP = (Path(__file__).resolve().parent.parent.parent / "userdata" / "bootstrap.sh").read_text()
+STEPS = ["host", "mesh", "torch", "collective", "units"]
+
+
+@pytest.fixture(scope="module")
+def boot(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Boot]:
+    """A machine in namespaces of its own; boots it once for each call and tells what came of it."""
+    folder = tmp_path_factory.mktemp("machine")
+    rootless = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    command = [
+        *("unshare", *rootless, "--mount", "--net", "--pid", "--fork", "--mount-proc", "--kill-child"),
+        *(sys.executable, "-m", "tests.userdata.machine", str(folder)),
+    ]
+    with (
+        (folder / "machine.log").open("w") as log,
+        subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+        ) as machine,
+    ):
+        assert machine.stdin is not None
+        assert machine.stdout is not None
+        stdin, stdout = machine.stdin, machine.stdout
+
+        def once(**wanted: object) -> dict[str, Any]:
+            stdin.write(json.dumps(wanted) + "\n")
+            stdin.flush()
+            line = stdout.readline()
+            assert line, (folder / "machine.log").read_text()
+            answer: dict[str, Any] = json.loads(line)
+            return answer
+
+        yield once
+        stdin.close()
+        machine.wait(timeout=30)
+
+
+def begun(answer: dict[str, Any]) -> list[str]:
+    """The steps that bootstrap.log says began, in order."""
+    lines = answer["logs"].get("bootstrap.log", "").splitlines()
+    return [line.split()[1].rstrip(":") for line in lines if line.endswith("begins")]
+
+
+def failures(answer: dict[str, Any]) -> list[dict[str, Any]]:
+    """What the member's failed row holds."""
+    found: list[dict[str, Any]] = answer["rows"].get(f"{MEMBER}/failed.json", {}).get("failures", [])
+    return found
+
+
+def wheel(folder: Path, name: str, version: str, tag: str) -> Path:
+    """A real, installable wheel with one module in it."""
+    files = {
+        f"{name}/__init__.py": f'__version__ = "{version}"\n',
+        f"{name}-{version}.dist-info/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        f"{name}-{version}.dist-info/WHEEL": f"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: {tag}\n",
+    }
+    record = io.StringIO()
+    for path, text in files.items():
+        digest = urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
+        csv.writer(record).writerow([path, f"sha256={digest}", len(text)])
+    csv.writer(record).writerow([f"{name}-{version}.dist-info/RECORD", "", ""])
+    folder.mkdir(parents=True, exist_ok=True)
+    made = folder / f"{name}-{version}-{tag}.whl"
+    with zipfile.ZipFile(made, "w") as archive:
+        for path, text in {**files, f"{name}-{version}.dist-info/RECORD": record.getvalue()}.items():
+            archive.writestr(path, text)
+    return made
+
+
+def torch_wheel(folder: Path) -> Path:
+    """A wheel named torch for the python3 that the image has."""
+    program = "import sys, platform; print('%d%d' % sys.version_info[:2], platform.machine())"
+    command = ["env", "-i", f"PATH={PATH}", "python3", "-c", program]
+    told = subprocess.run(command, check=True, capture_output=True, text=True)
+    version, machine = told.stdout.split()
+    return wheel(folder, "torch", "2.13.0", f"cp{version}-cp{version}-linux_{machine}")
+
+
+def pip_wheel() -> Path:
+    """The pip that Python brings along."""
+    (found,) = Path(ensurepip.__file__).parent.glob("_bundled/pip-*.whl")
+    return found
+
+
+def test_a_good_boot_is_proven_and_can_be_run_again(boot: Boot) -> None:
+    """Two members prove mesh and all_reduce with real torch, SUCCESS is signalled; a second run too."""
+    answer = boot(peer=True, again=True)
+    assert answer["statuses"] == [0, 0]
+    assert answer["signal"] == "SUCCESS"
+    assert begun(answer) == STEPS * 2
+    assert answer["rows"][f"{MEMBER}/collective.json"]["collective"]["outcome"] == "PASS"
+    assert "etc/fullmesh/cluster.env" in answer["files"]
+    assert failures(answer) == []
+
+
+def test_pinned_ports_are_set_before_the_mesh(boot: Boot) -> None:
+    """With a port range in the configuration the kernel takes its ports from there."""
+    answer = boot(peer=True, config={"ephemeral_ports": {"first": 50000, "last": 50999}})
+    assert answer["statuses"] == [0]
+    assert answer["port_range"] == ["50000", "50999"]
+    ports = [
+        item["port"] for item in answer["rows"][f"{MEMBER}/mesh.json"]["listeners"] if item["port"] != 29500
+    ]
+    assert ports
+    assert all(50000 <= port <= 50999 for port in ports)
+
+
+def test_a_mesh_that_is_not_proven_ends_the_boot(boot: Boot) -> None:
+    """When the other member never comes, its absence is signalled and torch is not even looked for."""
+    answer = boot(config={"deadline_s": 3})
+    assert answer["statuses"] != [0]
+    assert begun(answer) == ["host", "mesh"]
+    assert "peer-missing" in answer["signal"]
+    assert failures(answer) == []
+
+
+def test_a_failing_step_becomes_a_row_with_its_last_lines(boot: Boot) -> None:
+    """An image without the promised torch is told with the step, its status and its words."""
+    answer = boot(peer=True, torch=False)
+    assert answer["statuses"] == [1]
+    assert begun(answer) == ["host", "mesh", "torch"]
+    said = "torch_source is image, but no Python of this image has torch; take an image that has, or index"
+    assert failures(answer) == [{"step": "torch", "exit_status": 1, "output": said}]
+    assert "bootstrap-failed" in answer["signal"]
+    assert said in answer["signal"]
+
+
+def test_a_boot_that_is_ended_says_so(boot: Boot) -> None:
+    """SIGTERM in the middle of the mesh becomes a failed row with status 143."""
+    answer = boot(stop_at="mesh")
+    assert answer["statuses"] == [143]
+    (failure,) = failures(answer)
+    assert (failure["step"], failure["exit_status"]) == ("mesh", 143)
+    assert failure["output"].endswith("stopped by signal 15")
+    assert "status 143" in answer["signal"]
+
+
+def test_an_asset_that_is_missing_is_signalled(boot: Boot) -> None:
+    """Before the probe is there, user data itself signals what failed, without printing the handle's URL."""
+    answer = boot(asset=None)
+    assert answer["statuses"] == [1]
+    assert "bootstrap-failed: node ip-10-9-0-5: step fetch ended with status 1" in answer["signal"]
+    assert "status 404 NoSuchKey" in answer["signal"]
+    assert "Signature=" not in answer["output"]
+    assert answer["rows"] == {}
+
+
+def test_a_broken_archive_is_signalled(boot: Boot) -> None:
+    """A bootstrap.sh with a syntax error is signalled with bash's own words."""
+    answer = boot(asset={"bootstrap.sh": "if then\n"})
+    assert answer["statuses"] == [2]
+    assert "step bootstrap ended with status 2" in answer["signal"]
+
+
+def test_a_configuration_that_cannot_be_read_is_signalled(boot: Boot) -> None:
+    """When even the probe cannot report, user data signals the step and its last line."""
+    answer = boot(asset={"bootstrap.sh": "echo '{' >/etc/fullmesh/config.json\n" + BOOTSTRAP})
+    assert answer["statuses"] != [0]
+    assert "bootstrap-failed: node ip-10-9-0-5: step bootstrap" in answer["signal"]
+    assert "not a node configuration" in answer["signal"]
+
+
+def test_an_image_without_python_is_signalled_with_curl(boot: Boot) -> None:
+    """Where no python3 runs, the failure is signalled with curl."""
+    if not Path("/usr/bin/curl").exists():
+        pytest.skip("this machine has no curl")
+    pythons = [str(path) for path in Path("/usr/bin").glob("python3") if path.exists()]
+    answer = boot(hidden=pythons)
+    assert answer["statuses"] == [1]
+    assert "step python ended with status 1" in answer["signal"]
+    assert "python3 does not run" in answer["signal"]
+
+
+def test_torch_comes_from_a_wheelhouse(boot: Boot, tmp_path: Path) -> None:
+    """The archive of wheels is fetched with the role and installed by the pip in it, without any index."""
+    archive = tmp_path / "wheelhouse.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        for path in (pip_wheel(), torch_wheel(tmp_path)):
+            file.write(path, path.name)
+    config = {
+        "torch_source": "wheelhouse",
+        "torch_requirement": "torch==2.13.0",
+        "wheelhouse_key": "wheels.zip",
+        "deadline_s": 12,
+    }
+    answer = boot(peer=True, torch=False, config=config, objects={"wheels.zip": str(archive)})
+    assert begun(answer) == ["host", "mesh", "torch", "collective"], answer["logs"].get("torch.log")
+    assert (
+        answer["logs"]["torch.log"].splitlines()[-1] == "torch is installed: /opt/fullmesh/torch/bin/python"
+    )
+
+
+def test_a_wheelhouse_for_another_machine_is_named(boot: Boot, tmp_path: Path) -> None:
+    """A wheelhouse without a torch for this architecture fails the step and lists what it holds."""
+    archive = tmp_path / "wheelhouse.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("torch-2.13.0-cp311-cp311-linux_s390x.whl", b"")
+    config = {"torch_source": "wheelhouse", "wheelhouse_key": "wheels.zip"}
+    answer = boot(peer=True, torch=False, config=config, objects={"wheels.zip": str(archive)})
+    (failure,) = failures(answer)
+    assert failure["step"] == "torch"
+    assert "holds no torch-*.whl for" in failure["output"]
+    assert "linux_s390x" in failure["output"]
+
+
+def test_torch_comes_from_an_index(boot: Boot, tmp_path: Path) -> None:
+    """The pip wheel of the asset installs torch from the configured index into an environment of its own."""
+    made = torch_wheel(tmp_path / "simple" / "torch")
+    (tmp_path / "simple" / "torch" / "index.html").write_text(f'<a href="{made.name}">{made.name}</a>')
+    config = {
+        "torch_source": "index",
+        "torch_requirement": "torch==2.13.0",
+        "torch_index_url": "http://localhost:8000/simple",
+        "deadline_s": 12,
+    }
+    answer = boot(
+        peer=True, torch=False, config=config, index=str(tmp_path), files={pip_wheel().name: str(pip_wheel())}
+    )
+    assert begun(answer) == ["host", "mesh", "torch", "collective"], answer["logs"].get("torch.log")
+    assert (
+        answer["logs"]["torch.log"].splitlines()[-1] == "torch is installed: /opt/fullmesh/torch/bin/python"
+    )
+
+
+def test_an_index_without_that_release_fails_with_pips_words(boot: Boot, tmp_path: Path) -> None:
+    """A release that the index does not have becomes a failed row that quotes pip."""
+    (tmp_path / "simple" / "torch").mkdir(parents=True)
+    config = {
+        "torch_source": "index",
+        "torch_requirement": "torch==9.9.9",
+        "torch_index_url": "http://localhost:8000/simple",
+        "deadline_s": 12,
+    }
+    answer = boot(
+        peer=True, torch=False, config=config, index=str(tmp_path), files={pip_wheel().name: str(pip_wheel())}
+    )
+    (failure,) = failures(answer)
+    assert failure["step"] == "torch"
+    assert "No matching distribution found for torch==9.9.9" in failure["output"]
