@@ -22,6 +22,7 @@ from cluster.snapshot import ClusterSnapshot, Interface, NetworkAcl
 from lab import fabric
 
 TABLE = "fullmesh"
+_LAST_PROTOCOL = 255
 _ROUTER_MAY_BE_USED_WITHOUT_PUBLIC_ADDRESS = (
     "nat-",
     "tgw-",
@@ -269,7 +270,9 @@ def _traffic(protocol: str, first: Optional[int], last: Optional[int]) -> Option
         return f"icmp type {first}" if last is None or last < 0 else f"icmp type {first} icmp code {last}"
     if protocol in ("tcp", "udp") and first is not None and last is not None and (first, last) != (0, 65535):
         return f"{protocol} dport {first}" if first == last else f"{protocol} dport {first}-{last}"
-    return f"meta l4proto {protocol}"
+    if protocol in ("tcp", "udp") or (protocol.isdigit() and int(protocol) <= _LAST_PROTOCOL):
+        return f"meta l4proto {protocol}"
+    return None  # no such protocol: a rule that cannot match must not stop the others from loading
 
 
 def _ipv4(addresses: Iterable[str]) -> List[str]:

@@ -59,6 +59,7 @@ def test_every_kind_of_traffic_has_its_match() -> None:
                     {"IpProtocol": "icmp", "FromPort": 8, "ToPort": -1, **vpc.ANYWHERE},
                     {"IpProtocol": "icmp", "FromPort": -1, "ToPort": -1, **vpc.ANYWHERE},
                     {"IpProtocol": "50", **vpc.ANYWHERE},
+                    {"IpProtocol": "300", **vpc.ANYWHERE},
                     {"IpProtocol": "icmpv6", "FromPort": -1, "ToPort": -1, **vpc.ANYWHERE},
                     {"IpProtocol": "-1", "Ipv6Ranges": [{"CidrIpv6": "::/0"}]},
                 ],
