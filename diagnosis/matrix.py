@@ -49,6 +49,15 @@ class ReachabilityMatrix:
                 destination = self._place.get(probe.destination)
                 if destination is not None and destination != place:
                     self.probes[Flow(place, destination, probe.port, probe.kind)] = probe
+        self.by_pair: Dict[Pair, List[Flow]] = {}
+        for flow in self.probes:
+            self.by_pair.setdefault(flow.pair, []).append(flow)
+        self._opened: Set[Tuple[int, int, PortKind]] = {
+            (place, listener.port, listener.kind)
+            for place, member in enumerate(self.members)
+            for listener in listeners(member)
+            if listener.opened
+        }
         self._masters_open = any(
             listener.kind is PortKind.MASTER for member in self.members for listener in listeners(member)
         )
@@ -60,7 +69,7 @@ class ReachabilityMatrix:
         return ((source, destination) for source in places for destination in places if source != destination)
 
     def attempted_pairs(self) -> FrozenSet[Pair]:
-        return frozenset(flow.pair for flow in self.probes)
+        return frozenset(self.by_pair)
 
     def outcome(self, flow: Flow) -> Optional[ConnectOutcome]:
         probe = self.probes.get(flow)
@@ -78,13 +87,10 @@ class ReachabilityMatrix:
             return True
         if self.probes[flow].address != destination.address:
             return False
-        return any(
-            listener.port == flow.port and listener.opened and listener.kind is flow.kind
-            for listener in listeners(destination)
-        )
+        return (flow.destination, flow.port, flow.kind) in self._opened
 
     def pair_works(self, pair: Pair) -> bool:
-        outcomes = [probe.outcome for flow, probe in self.probes.items() if flow.pair == pair]
+        outcomes = [self.probes[flow].outcome for flow in self.by_pair.get(pair, ())]
         return bool(outcomes) and all(outcome is ConnectOutcome.CONNECTED for outcome in outcomes)
 
     def _unattempted(self) -> Iterator[str]:
@@ -134,7 +140,7 @@ class ReachabilityMatrix:
     def _pair_gaps(self, pair: Pair) -> Iterator[str]:
         source, destination = self.members[pair[0]], self.members[pair[1]]
         name = pair_subject(source, destination)
-        tried = {(flow.port, flow.kind) for flow in self.probes if flow.pair == pair}
+        tried = {(flow.port, flow.kind) for flow in self.by_pair.get(pair, ())}
         kinds = {kind for _, kind in tried}
         if destination.report is None or destination.report.listeners is None:
             if not tried:
@@ -156,18 +162,17 @@ class ReachabilityMatrix:
 
     def verdicts(self) -> Tuple[PairVerdict, ...]:
         """Every ordered pair for the report; ranks, outcome by port, best round trip."""
-        by_pair: Dict[Pair, List[Tuple[Flow, PairProbe]]] = {pair: [] for pair in self.pairs()}
-        for flow, probe in self.probes.items():
-            by_pair[flow.pair].append((flow, probe))
         found = []
-        for (source, destination), tried in by_pair.items():
+        for source, destination in self.pairs():
+            flows = sorted(self.by_pair.get((source, destination), ()), key=lambda flow: flow.port)
             outcomes: Dict[str, Optional[ConnectOutcome]] = {
-                str(flow.port): probe.outcome for flow, probe in sorted(tried, key=lambda item: item[0].port)
+                str(flow.port): self.probes[flow].outcome for flow in flows
             }
             for listener in listeners(self.members[destination]):
                 if listener.opened and len(self.members) <= EVERY_LISTENER_UP_TO_NODES:
                     outcomes.setdefault(str(listener.port), None)
-            trips = [probe.round_trip_s for _, probe in tried if probe.round_trip_s is not None]
+            seen = [self.probes[flow].round_trip_s for flow in flows]
+            trips = [trip for trip in seen if trip is not None]
             found.append(
                 PairVerdict(
                     source=self.members[source].rank,

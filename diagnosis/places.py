@@ -13,6 +13,9 @@ from diagnosis.opinion import NOTHING, Opinion, total
 from diagnosis.patterns import Isolated, Pattern, Side, find
 from diagnosis.report import Finding, PortKind
 
+# Fewer broken ordered pairs than this (or than two a member) are named one by one.
+_FEW_PAIRS = 12
+
 
 def judge_places(case: Case, left: Set[Flow], working: Set[Flow]) -> Opinion:
     """Name `left` by its pattern; pairs that are explained already do not count against it."""
@@ -110,6 +113,8 @@ class _Places:
 
     def _single_pairs(self, pairs: Set[Pair]) -> List[Opinion]:
         """Named as what they are: the other pairs of both nodes work."""
+        if len(pairs) > max(2 * len(self._case.members), _FEW_PAIRS):
+            return [self._many(pairs)]
         opinions = []
         for pair in sorted(pairs):
             back = (pair[1], pair[0])
@@ -122,6 +127,16 @@ class _Places:
             flows = {flow for flow in self._left if flow.pair == pair or (both and flow.pair == back)}
             opinions.append(Opinion(causes=(self._pair_cause(pair, flows, both),)))
         return opinions
+
+    def _many(self, pairs: Set[Pair]) -> Opinion:
+        """Broken pairs all over the place: no rule by node or subnet does that."""
+        flows = {flow for flow in self._left if flow.pair in pairs}
+        options = [
+            ("conntrack-exhausted", "cluster"),
+            ("packet-loss", "cluster"),
+            ("os-firewall-drop", "cluster"),
+        ]
+        return ask_hosts(self._case, options, flows, self._case.evidence(flows))
 
     def _half_seen(self, pair: Pair) -> Opinion:
         """One direction dies; the other was not tried, or dies for a cause of its own."""

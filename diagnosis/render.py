@@ -213,7 +213,7 @@ def _legend(pairs: Sequence[PairVerdict]) -> str:
 
 
 def _cause(place: int, found: Finding) -> List[str]:
-    lines = [f"{place}. {found.id}  ({found.subject})", *wrapped(found.summary, indent=3)]
+    lines = [plain(f"{place}. {found.id}  ({found.subject})"), *wrapped(found.summary, indent=3)]
     for text in found.evidence[:_EVIDENCE_AT_MOST]:
         first, *rest = wrapped(text, indent=7) or [""]
         lines += [f"     - {first.strip()}", *rest]
@@ -236,7 +236,7 @@ def _candidates(diagnosis: Diagnosis) -> List[str]:
             lines += wrapped(said, indent=2)
             for text in item.evidence[:_EVIDENCE_AT_MOST]:
                 lines += wrapped(f"- {text}", indent=4)
-        lines.append(f"  * {item.id}  ({item.subject})")
+        lines.append(plain(f"  * {item.id}  ({item.subject})"))
     return lines
 
 

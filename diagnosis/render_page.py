@@ -6,6 +6,7 @@ outside. Every text is escaped: evidence quotes what programs and people wrote.
 
 from __future__ import annotations
 
+import re
 from html import escape
 from typing import List, Sequence
 
@@ -135,7 +136,7 @@ def to_markdown(diagnosis: Diagnosis) -> str:
         lines += [f"- {_md(line)}" for line in found.evidence]
         lines += ["", _md(found.remediation)]
         if found.commands:
-            lines += ["", "```sh", *(plain(command) for command in found.commands), "```"]
+            lines += ["", *_fenced(found.commands)]
     if diagnosis.candidates:
         lines += ["", "### Undetermined; in this order it may be", ""]
         lines += [f"1. {_md(_short(found))}" for found in diagnosis.candidates]
@@ -147,7 +148,7 @@ def to_markdown(diagnosis: Diagnosis) -> str:
         if texts:
             lines += ["", f"### {title}", "", *(f"- {_md(text)}" for text in texts)]
     if diagnosis.next_command:
-        lines += ["", "### Next", "", "```sh", plain(diagnosis.next_command), "```"]
+        lines += ["", "### Next", "", *_fenced([diagnosis.next_command])]
     if diagnosis.nodes:
         lines += ["", "| rank | name | address | verdict | |", "|---|---|---|---|---|"]
         lines += [
@@ -156,6 +157,14 @@ def to_markdown(diagnosis: Diagnosis) -> str:
             for node in diagnosis.nodes
         ]
     return "\n".join(lines) + "\n"
+
+
+def _fenced(commands: Sequence[str]) -> List[str]:
+    """Commands as a code block whose fence no command can close."""
+    texts = [plain(command) for command in commands]
+    longest = max((len(run) for text in texts for run in re.findall("`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return [f"{fence}sh", *texts, fence]
 
 
 def _md(text: str) -> str:

@@ -152,7 +152,7 @@ CAUSES = (
             "'Reservations[].Instances[].[InstanceId,State.Name,PrivateIpAddress]' --output table",
             "aws ec2 get-console-output --instance-id {instance_id} --latest --output text",
         ),
-        explains=("peer-not-in-collective", "master-unreachable"),
+        explains=("peer-not-in-collective",),
     ),
     Cause(
         id="peer-late",
