@@ -9,6 +9,7 @@ whose record later short runs keep.
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import Any
 
 from bench import contained, record
@@ -22,12 +23,21 @@ NODES = 4
 SHORT_TIMEOUTS_S = (5, 15)
 DEFAULT_TIMEOUT_S = 1800  # torch.distributed.constants.default_pg_timeout: 30 min
 IMPORT_TIMEOUT_S = 120.0
-# Gloo's full mesh gives up after 5 time-outs; what is silent after 6 of them is cut off and said to be.
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long to listen: total_s from the barrier, but no longer than after_first_s from the first error."""
+
+    total_s: float
+    after_first_s: float = float("inf")
+
+
+# Gloo's full mesh gives up after 5 time-outs; who is silent after 6 of them is cut off and said to be.
 SHORT_BOUND = 6
 # With torch's own time-out the ranks that dial fail at about 541 s; a rank that is only dialled
-# stays silent for 5 x 1,800 s. It is cut off this long after the first error, and said to be.
-DEFAULT_PATIENCE_S = 120.0
-DEFAULT_BOUND_S = 1200.0
+# stays silent for 5 x 1,800 s. It is cut off two minutes after the first error, and said to be.
+DEFAULT_PATIENCE = Patience(total_s=1200.0, after_first_s=120.0)
 
 
 def measure(options: Options) -> Result:
@@ -62,7 +72,16 @@ def inside(timeout_s: int | None) -> dict[str, Any]:
         commands = [arena.command(rank, _rank_command(arena, rank, timeout_s)) for rank in range(NODES)]
         with Ranks(commands, environment=arena.environment()) as ranks:
             ranks.gather(IMPORT_TIMEOUT_S, "import of torch")
-            return _listen(ranks, timeout_s)
+            measured_at = record.now()
+            patience = DEFAULT_PATIENCE if timeout_s is None else Patience(total_s=SHORT_BOUND * timeout_s)
+            heard = listen(ranks, NODES, patience)
+    return {
+        "timeout_s": DEFAULT_TIMEOUT_S if timeout_s is None else timeout_s,
+        "is_torch_default": timeout_s is None,
+        "measured_at": measured_at,
+        "command": "python -m bench raw_torch" + (" --default-timeout" if timeout_s is None else ""),
+        **heard,
+    }
 
 
 def _rank_command(arena: Arena, rank: int, timeout_s: int | None) -> list[str]:
@@ -76,39 +95,37 @@ def _rank_command(arena: Arena, rank: int, timeout_s: int | None) -> list[str]:
     return command if timeout_s is None else [*command, f"--timeout-s={timeout_s}"]
 
 
-def _listen(ranks: Ranks, timeout_s: int | None) -> dict[str, Any]:
-    """Release the barrier, and take down each rank's words until all have spoken or the bound is reached."""
-    measured_at = record.now()
+def listen(ranks: Ranks, count: int, patience: Patience) -> dict[str, Any]:
+    """Release the barrier, and take down each rank's words until all have spoken or patience ends.
+
+    Raises:
+        BenchError: a rank formed its process group, so there is no failure to measure.
+    """
     started = time.monotonic()
     ranks.tell("go")
-    bound_s = DEFAULT_BOUND_S if timeout_s is None else SHORT_BOUND * timeout_s
     said: dict[int, dict[str, Any]] = {}
-    first_error_s: float | None = None
-    while len(said) < NODES and (left_s := started + bound_s - time.monotonic()) > 0:
+    bound_s = patience.total_s
+    while len(said) < count and (left_s := started + bound_s - time.monotonic()) > 0:
         answer = ranks.receive(left_s)
         if answer is None:
             break
         rank, words = answer
+        if rank in said:  # it spoke, and has now ended
+            continue
         elapsed_s = round(time.monotonic() - started, 2)
         said[rank] = words or {"after_s": elapsed_s, "message": f"(ended) {ranks.log(rank)[-2000:]}"}
         if said[rank]["message"] is None:
             raise BenchError(
-                f"rank {rank} formed its process group: the security group does not drop the mesh"
+                f"rank {rank} formed its process group: the wall does not drop the mesh"
             )
-        if first_error_s is None:
-            first_error_s = said[rank]["after_s"]
-            bound_s = elapsed_s + DEFAULT_PATIENCE_S if timeout_s is None else bound_s
-    cut_off_s = round(time.monotonic() - started, 2)
+        bound_s = min(bound_s, elapsed_s + patience.after_first_s)
+    silent_s = round(time.monotonic() - started, 2)
     return {
-        "timeout_s": DEFAULT_TIMEOUT_S if timeout_s is None else timeout_s,
-        "is_torch_default": timeout_s is None,
-        "measured_at": measured_at,
-        "command": "python -m bench raw_torch" + (" --default-timeout" if timeout_s is None else ""),
-        "first_error_s": first_error_s,
-        "cut_off_after_s": cut_off_s if len(said) < NODES else None,
+        "first_error_s": min((words["after_s"] for words in said.values()), default=None),
+        "cut_off_after_s": silent_s if len(said) < count else None,
         "ranks": {
-            str(rank): {**said.get(rank, {"after_s": cut_off_s, "message": None}), "log": _log(ranks, rank)}
-            for rank in range(NODES)
+            str(rank): {**said.get(rank, {"after_s": silent_s, "message": None}), "log": _log(ranks, rank)}
+            for rank in range(count)
         },
     }
 
