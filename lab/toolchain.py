@@ -10,11 +10,13 @@ import importlib.util
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[1]
+ACCOUNT = "000000000000"  # the control plane's, whatever the credentials
 CDK = REPOSITORY / "node_modules" / "aws-cdk" / "bin" / "cdk"
 
 
@@ -148,3 +150,9 @@ def cdk(
     finally:
         if sink:
             sink.close()
+
+
+def bootstrap(env: Mapping[str, str], region: str, log: Path | None = None) -> CdkResult:
+    """`cdk bootstrap` of the control plane's account, without synthesising any app for it."""
+    with tempfile.TemporaryDirectory(prefix="fullmesh-bootstrap-") as folder:
+        return cdk(["bootstrap", f"aws://{ACCOUNT}/{region}"], env, log=log, working_dir=Path(folder))

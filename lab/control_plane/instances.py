@@ -44,7 +44,7 @@ def launch(spec: LaunchSpec, count: int = 1, reservation_id: str = "") -> list[R
 
 
 def _launch_one(spec: LaunchSpec, index: int, reservation_id: str) -> Record:
-    subnet = subnet_of(spec)
+    subnet = _subnet(spec.subnet_id)
     zone = subnet["AvailabilityZone"]
     capacity.claim(spec.instance_type, zone)
     instance_id = new_id("i")
@@ -178,8 +178,7 @@ def group_references(groups: list[str]) -> list[dict[str, str]]:
     return found
 
 
-def subnet_of(spec: LaunchSpec) -> Record:
-    subnet_id = next((item.subnet_id for item in spec.interfaces if item.subnet_id), "") or spec.subnet_id
+def _subnet(subnet_id: str) -> Record:
     subnet = backend.subnets.get(subnet_id)
     if subnet is None:
         raise ApiError("InvalidSubnetID.NotFound", f"The subnet ID '{subnet_id}' does not exist")

@@ -43,7 +43,6 @@ class InterfaceSpec:
     groups: tuple[str, ...]
     network_card_index: int = 0
     associate_public: bool | None = None  # None = what the subnet says
-    subnet_id: str = ""
     private_address: str = ""
     description: str = ""
     interface_type: str = "interface"
@@ -146,7 +145,7 @@ def version_number(template: Data, version: str) -> int:
 
 
 def launch_spec(data: Data, *, subnet_id: str, extra_tags: dict[str, str] | None = None) -> LaunchSpec:
-    """Build the instance to be from merged launch data.
+    """Build the instance to be from merged launch data; an interface's own subnet comes first.
 
     Raises:
         ApiError: EC2 would refuse the combination (groups beside a network interface block).
@@ -159,6 +158,7 @@ def launch_spec(data: Data, *, subnet_id: str, extra_tags: dict[str, str] | None
             "Network interfaces and an instance-level security groups may not be specified on the same "
             "request",
         )
+    own_subnet = next((item["SubnetId"] for item in interfaces if item.get("SubnetId")), "")
     placement = data.get("Placement") or {}
     market = data.get("CapacityReservationSpecification") or {}
     target = market.get("CapacityReservationTarget") or {}
@@ -166,7 +166,7 @@ def launch_spec(data: Data, *, subnet_id: str, extra_tags: dict[str, str] | None
     return LaunchSpec(
         image_id=data.get("ImageId", ""),
         instance_type=data.get("InstanceType") or "m1.small",
-        subnet_id=subnet_id,
+        subnet_id=own_subnet or subnet_id,
         interfaces=tuple(_interface(item) for item in interfaces) or (InterfaceSpec(0, groups),),
         key_name=data.get("KeyName", ""),
         user_data=data.get("UserData", ""),
@@ -189,7 +189,6 @@ def _interface(item: Data) -> InterfaceSpec:
         groups=tuple(item.get("Groups") or ()),
         network_card_index=int(item.get("NetworkCardIndex", 0)),
         associate_public=None if public is None else is_true(public),
-        subnet_id=item.get("SubnetId", ""),
         private_address=item.get("PrivateIpAddress", ""),
         description=item.get("Description", ""),
         interface_type=item.get("InterfaceType") or "interface",

@@ -146,11 +146,9 @@ def _create_instance(resource: Resource) -> Made:
     def launch() -> Record:
         try:
             data = _instance_data(resource.properties)
-            subnet_id = data.get("SubnetId") or next(
-                (item["SubnetId"] for item in data.get("NetworkInterfaces") or [] if item.get("SubnetId")), ""
-            )
             own = {str(tag["Key"]): str(tag.get("Value", "")) for tag in data.get("Tags") or []}
-            spec = launch_spec(data, subnet_id=subnet_id, extra_tags={**own, **_stack_tags(resource)})
+            tags = {**own, **_stack_tags(resource)}
+            spec = launch_spec(data, subnet_id=data.get("SubnetId", ""), extra_tags=tags)
             return instances.launch(spec)[0]
         except ApiError as error:
             raise refused(error) from error
