@@ -259,20 +259,24 @@ def _acl_rules(acl: NetworkAcl, own: Sequence[str], *, egress: bool) -> List[str
 
 
 def _traffic(protocol: str, first: Optional[int], last: Optional[int]) -> Optional[str]:
-    """A protocol and its ports (type and code of icmp) as a match; None when it is not IPv4's."""
+    """A protocol and its ports (type and code of icmp) as a match; None when IPv4 has none such."""
     if protocol == "-1":
         return ""
-    if protocol == "icmpv6":
-        return None
     if protocol == "icmp":
-        if first is None or first < 0:
-            return "meta l4proto icmp"
-        return f"icmp type {first}" if last is None or last < 0 else f"icmp type {first} icmp code {last}"
-    if protocol in ("tcp", "udp") and first is not None and last is not None and (first, last) != (0, 65535):
+        return _icmp(first, last)
+    if protocol in ("tcp", "udp"):
+        if first is None or last is None or (first, last) == (0, 65535):
+            return f"meta l4proto {protocol}"
         return f"{protocol} dport {first}" if first == last else f"{protocol} dport {first}-{last}"
-    if protocol in ("tcp", "udp") or (protocol.isdigit() and int(protocol) <= _LAST_PROTOCOL):
-        return f"meta l4proto {protocol}"
-    return None  # no such protocol: a rule that cannot match must not stop the others from loading
+    # a rule that cannot match must not stop the others from loading
+    exists = protocol.isdigit() and int(protocol) <= _LAST_PROTOCOL
+    return f"meta l4proto {protocol}" if exists else None
+
+
+def _icmp(kind: Optional[int], code: Optional[int]) -> str:
+    if kind is None or kind < 0:
+        return "meta l4proto icmp"
+    return f"icmp type {kind}" if code is None or code < 0 else f"icmp type {kind} icmp code {code}"
 
 
 def _ipv4(addresses: Iterable[str]) -> List[str]:
