@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -144,7 +145,7 @@ def _placement(model: TemplateModel) -> Iterator[Fault]:
         if strategy != "cluster":
             continue
         instance_type = str(data.get("InstanceType", ""))
-        if instance_type.startswith("t") and not instance_type.startswith("trn"):
+        if re.match(r"t\d", instance_type):
             yield Fault(
                 "cluster-placement",
                 placement,
