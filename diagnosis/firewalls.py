@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Iterable, List, Optional, Set, Tuple
+from typing import Dict, Iterable, Optional, Set, Tuple
 
 from diagnosis.host_firewall import Decision, Does, Hook, HostFirewall, Packet
 from diagnosis.host_firewall_parse import parse
 from diagnosis.matrix import Flow
 from diagnosis.membership import Member, Roster
+
+Ends = Tuple[Tuple[int, Optional[Decision]], Tuple[int, Optional[Decision]]]
+"""(member, what its firewall does) of the destination and of the source."""
 
 
 class HostFirewalls:
@@ -16,13 +19,8 @@ class HostFirewalls:
     def __init__(self, roster: Roster) -> None:
         self._members = roster.members
         self._parsed = [_read(member) for member in roster.members]
+        self._decisions: Dict[Flow, Ends] = {}
         self._partial = [_partial(member) for member in roster.members]
-
-    def at_destination(self, flow: Flow) -> Optional[Decision]:
-        return self._decide(flow, flow.destination, Hook.INPUT)
-
-    def at_source(self, flow: Flow) -> Optional[Decision]:
-        return self._decide(flow, flow.source, Hook.OUTPUT)
 
     def unread(self, places: Iterable[int]) -> Tuple[Member, ...]:
         """Members whose ruleset nobody could read."""
@@ -55,8 +53,13 @@ class HostFirewalls:
         """Whether both ends were read and certainly let the flow pass."""
         return all(decision is not None and decision.surely(Does.ACCEPT) for _, decision in self._both(flow))
 
-    def _both(self, flow: Flow) -> List[Tuple[int, Optional[Decision]]]:
-        return [(flow.destination, self.at_destination(flow)), (flow.source, self.at_source(flow))]
+    def _both(self, flow: Flow) -> Ends:
+        known = self._decisions.get(flow)
+        if known is None:
+            into = (flow.destination, self._decide(flow, flow.destination, Hook.INPUT))
+            known = (into, (flow.source, self._decide(flow, flow.source, Hook.OUTPUT)))
+            self._decisions[flow] = known
+        return known
 
     def _decide(self, flow: Flow, place: int, hook: Hook) -> Optional[Decision]:
         firewall = self._parsed[place]

@@ -100,6 +100,8 @@ class HostFirewall:
 
     def decide(self, hook: Hook, packet: Packet) -> Decision:
         """Every base chain of the hook has to accept; one that stops the packet stops it."""
+        if not any(chain.hook is hook for table in self.tables for chain in table.chains.values()):
+            return ACCEPTS
         version = ipaddress.ip_address(packet.destination).version
         possible: Set[Does] = {Does.ACCEPT}
         lines: List[str] = []

@@ -43,10 +43,11 @@ def judge(
     mesh = total((judge_timeouts(case), judge_answers(case)))
     around = total((judge_launch(case), judge_ranks(case), judge_names(case)))
     nodes = judge_nodes(case)
-    causes, echoes = _silence(_unique((*around.causes, *nodes.causes, *mesh.causes, *extra)))
+    others = _unique((*around.causes, *nodes.causes, *extra))
+    causes, echoes = _silence(_unique((*others, *mesh.causes)), others)
     deciding = [found for found in causes if cause(found.id).decides_verdict]
     advisory = [found for found in causes if not cause(found.id).decides_verdict]
-    candidates, more_echoes = _open_candidates(mesh, nodes, deciding)
+    candidates, more_echoes = _open_candidates(mesh, nodes, deciding, others)
     unanswered = _unanswered(case, total((mesh, around, nodes)))
     exposed = case.static.exposed_lines() if case.static is not None else ()
 
@@ -91,9 +92,21 @@ def _first_first(found: Finding) -> Tuple[float, int, str]:
     return (found.at_s if found.at_s is not None else float("inf"), ORDER[found.id], found.subject)
 
 
-def _silence(found: Sequence[Finding]) -> Tuple[List[Finding], List[Finding]]:
-    """(causes, consequences): what a cause at the same subject explains is its consequence."""
-    echoes = [item for item in found if any(_explains(other, item) for other in found if other is not item)]
+def _silence(found: Sequence[Finding], others: Sequence[Finding]) -> Tuple[List[Finding], List[Finding]]:
+    """(causes, consequences): what a cause at the same subject explains is its consequence.
+
+    others: causes that are not about probes. Each probe is explained once, so what two causes
+    of the mesh explain is never the same, and none of them silences the other.
+    """
+    echoes = [
+        item
+        for item in found
+        if any(
+            _explains(first, item)
+            for first in found
+            if first is not item and (first in others or item in others)
+        )
+    ]
     return [item for item in found if item not in echoes], echoes
 
 
@@ -114,13 +127,13 @@ def _ranks_of(subject: str) -> Tuple[str, ...]:
 
 
 def _open_candidates(
-    mesh: Opinion, nodes: Opinion, deciding: Sequence[Finding]
+    mesh: Opinion, nodes: Opinion, deciding: Sequence[Finding], others: Sequence[Finding]
 ) -> Tuple[List[Finding], List[Finding]]:
     """(candidates, consequences). A failed collective over a named or broken mesh is its echo."""
     kept: List[Finding] = []
     echoes: List[Finding] = []
     for group in _groups(mesh.candidates):
-        if any(_explains(first, group[0]) for first in deciding):
+        if any(_explains(first, group[0]) for first in others):
             echoes.append(group[0])
         else:
             kept += group

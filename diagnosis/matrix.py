@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from dataclasses import dataclass
-from typing import Dict, FrozenSet, Iterator, List, Optional, Set, Tuple
+from typing import Dict, FrozenSet, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from diagnosis.membership import Member, Roster, pair_subject
 from diagnosis.report import ConnectOutcome, Listener, PairProbe, PairVerdict, PortKind
@@ -17,8 +16,7 @@ EVERY_LISTENER_UP_TO_NODES = 16
 Pair = Tuple[int, int]
 
 
-@dataclass(frozen=True)
-class Flow:
+class Flow(NamedTuple):
     """New connections from one member to one port of another; members by place in the roster."""
 
     source: int

@@ -131,11 +131,9 @@ class _Places:
     def _many(self, pairs: Set[Pair]) -> Opinion:
         """Broken pairs all over the place: no rule by node or subnet does that."""
         flows = {flow for flow in self._left if flow.pair in pairs}
-        options = [
-            ("conntrack-exhausted", "cluster"),
-            ("packet-loss", "cluster"),
-            ("os-firewall-drop", "cluster"),
-        ]
+        options = [("conntrack-exhausted", "cluster"), ("packet-loss", "cluster")]
+        if not all(self._walls.clear(flow) for flow in flows):
+            options.insert(0, ("os-firewall-drop", "cluster"))
         return ask_hosts(self._case, options, flows, self._case.evidence(flows))
 
     def _half_seen(self, pair: Pair) -> Opinion:

@@ -88,6 +88,15 @@ def test_a_refused_launch_explains_missing_peers() -> None:
     assert [item.id for item in diagnosis.consequences] == ["peer-missing"]
 
 
+def test_a_cause_of_the_mesh_explains_what_others_saw_of_it() -> None:
+    """That the store could not be reached is the consequence of a blocked mesh."""
+    store = finding("master-unreachable", "node:3", summary="errno 110", evidence=["errno 110 at the store"])
+    rows = drops(healthy(), lambda s, d, p: p != MASTER_PORT)
+    diagnosis = judge(rows, expect(), extra=[store])
+    assert named(diagnosis) == [("sg-only-master-port", "cluster")]
+    assert diagnosis.consequences == (store,)
+
+
 def test_before_the_deadline_a_missing_member_is_unknown() -> None:
     """While others may still come nobody is accused."""
     diagnosis = diagnose(_without(healthy(), 3), 4, deadline_passed=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import random
 from typing import List, Optional, Tuple
 
 import pytest
@@ -148,6 +149,8 @@ def into_2(s: int, d: int, p: int) -> bool:
     return d == 2
 
 
+SCATTERED = random.Random(1).sample([(s, d) for s in range(8) for d in range(8) if s != d], 24)  # noqa: S311 - a fixed pattern
+
 UNKNOWN_RULES = {
     "only MASTER_PORT, all firewalls empty": (
         drops(healthy(), lambda s, d, p: p != MASTER_PORT),
@@ -238,6 +241,22 @@ UNKNOWN_RULES = {
         drops(healthy(6), lambda s, d, p: {s, d} in ({1, 3}, {0, 5})),
         [("pair-blocked", "pair:0>5"), ("pair-blocked", "pair:1>3")],
         [],
+    ),
+    "broken pairs all over the place": (
+        drops(healthy(8), lambda s, d, p: (s, d) in SCATTERED),
+        [],
+        [("conntrack-exhausted", "cluster"), ("packet-loss", "cluster")],
+    ),
+    "one direction dies silently, the other is refused": (
+        unread_firewalls(
+            dies(
+                drops(healthy(), lambda s, d, p: (s, d) == (0, 1)),
+                lambda s, d, p: (s, d) == (1, 0),
+                ConnectOutcome.REFUSED,
+            )
+        ),
+        [("os-firewall-reject", "node:0")],
+        [("pair-blocked", "pair:0>1"), ("one-way-block", "pair:0>1"), ("os-firewall-drop", "node:1")],
     ),
     "a rejecting ruleset": (
         on_host(dies(healthy(), into_2, ConnectOutcome.UNREACHABLE), [2], firewall_rules=REJECT_ALL),
@@ -375,6 +394,15 @@ TWO: dict[str, Tuple[Reports, Optional[World], Named]] = {
         ),
         None,
         [("one-way-block", "pair:0>1"), ("proxy-sidecar", "node:3")],
+    ),
+    "a host that drops one port and a one-way block on another": (
+        on_host(
+            drops(healthy(), lambda s, d, p: (d == 2 and p == MASTER_PORT) or (s, d, p) == (0, 2, 46884)),
+            [2],
+            firewall_rules=DROP_ALL.replace("{ 29500, 32768-60999 }", "29500"),
+        ),
+        None,
+        [("os-firewall-drop", "node:2"), ("one-way-block", "pair:0>2")],
     ),
     "two dropping hosts": (
         on_host(drops(healthy(), lambda s, d, p: d in (1, 2)), [1, 2], firewall_rules=DROP_ALL),
