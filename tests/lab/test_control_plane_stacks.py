@@ -181,9 +181,10 @@ def proven(plane: Plane, stack: Stack, nodes: int) -> None:
     """Create the fleet's stack and signal its success."""
     stack.create(fleet_template(nodes))
     stack.wait_for("AwaitedA", "CREATE_IN_PROGRESS")
+    waiting = len(running(plane))
     stack.signal("A", "SUCCESS", data="PASS")
     assert stack.settle() == "CREATE_COMPLETE"
-    assert len(running(plane)) == nodes
+    assert (waiting, len(running(plane))) == (nodes, nodes)
 
 
 def test_the_fleet_stands_before_the_wait_ends(plane: Plane, stack: Stack) -> None:
