@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any, Dict, List, Tuple
 
 import pytest
 
@@ -114,6 +114,12 @@ def test_rules_take_their_ids_from_the_rules_document() -> None:
 
 def test_the_rules_document_alone_tells_the_groups_it_names() -> None:
     """Without describe-security-groups the rules are still known; a group it does not name is not."""
+    sources: List[Tuple[bool, Dict[str, Any]]] = [
+        (False, {"ReferencedGroupInfo": {"GroupId": "sg-mesh"}}),
+        (True, {"CidrIpv4": "0.0.0.0/0"}),
+        (True, {"CidrIpv6": "::/0"}),
+        (False, {"PrefixListId": "pl-1"}),
+    ]
     rules = [
         {
             "SecurityGroupRuleId": f"sgr-{number}",
@@ -124,14 +130,7 @@ def test_the_rules_document_alone_tells_the_groups_it_names() -> None:
             "ToPort": -1,
             **source,
         }
-        for number, (egress, source) in enumerate(
-            [
-                (False, {"ReferencedGroupInfo": {"GroupId": "sg-mesh"}}),
-                (True, {"CidrIpv4": "0.0.0.0/0"}),
-                (True, {"CidrIpv6": "::/0"}),
-                (False, {"PrefixListId": "pl-1"}),
-            ]
-        )
+        for number, (egress, source) in enumerate(sources)
     ]
     table = ClusterSnapshot.from_documents(
         {"security-group-rules": {"SecurityGroupRules": rules}}
