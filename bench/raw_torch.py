@@ -115,9 +115,7 @@ def listen(ranks: Ranks, count: int, patience: Patience) -> dict[str, Any]:
         elapsed_s = round(time.monotonic() - started, 2)
         said[rank] = words or {"after_s": elapsed_s, "message": f"(ended) {ranks.log(rank)[-2000:]}"}
         if said[rank]["message"] is None:
-            raise BenchError(
-                f"rank {rank} formed its process group: the wall does not drop the mesh"
-            )
+            raise BenchError(f"rank {rank} formed its process group: the wall does not drop the mesh")
         bound_s = min(bound_s, elapsed_s + patience.after_first_s)
     silent_s = round(time.monotonic() - started, 2)
     return {

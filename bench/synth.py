@@ -18,11 +18,12 @@ from lab import toolchain
 CHECKOUT = Path(__file__).resolve().parent.parent
 ROUNDS = 5  # taken in turns, so that a busy moment meets both; the median counts
 SMALL, LARGE = 4, 400
+# As near to nothing as CDK's own checks allow: a stack without a resource does not pass them.
 EMPTY_APP = """\
 import aws_cdk as cdk
 
 app = cdk.App()
-cdk.Stack(app, "empty")
+cdk.CfnWaitConditionHandle(cdk.Stack(app, "empty"), "Nothing")
 app.synth()
 """
 
@@ -44,7 +45,7 @@ def measure(_options: Options) -> Result:
                 what=f"synthesis: seconds of the app's process, median of {ROUNDS}",
                 ours=Figure(label="python app.py, 4 nodes", value=statistics.median(ours)),
                 theirs=Figure(
-                    label="an empty CDK app: one stack, no resource", value=statistics.median(empty)
+                    label="an empty CDK app: one stack, one handle", value=statistics.median(empty)
                 ),
                 target=Target(limit=2.5, on_ratio=True),
                 ours_to_theirs=True,

@@ -42,6 +42,16 @@ def test_ranks_end_with_the_context() -> None:
         os.kill(pid, 0)
 
 
+def test_rank_that_does_not_end_by_itself_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch blocks in a call that hears nothing of a closed input; the benchmark ends all the same."""
+    monkeypatch.setattr("bench.ranks.END_TIMEOUT_S", 0.2)
+    stuck = "import os, time; print(os.getpid(), flush=True); time.sleep(3600)"
+    with Ranks([command(stuck)]) as ranks:
+        (pid,) = ranks.gather(30, "pid")
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
 def test_rank_that_ends_is_quoted() -> None:
     """A crash is told with the rank's own last words, not as a time-out."""
     with (

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bench.record import BenchError
-from bench.synth import count_resources, differing_leaves, environment, size, synthesise, templates
+from bench.synth import CHECKOUT, count_resources, differing_leaves, environment, size, synthesise, templates
 
 
 def test_paths_that_differ_are_told_one_by_one() -> None:
@@ -53,5 +53,5 @@ def test_app_is_told_what_the_cdk_tells_it(tmp_path: Path) -> None:
     told = environment(tmp_path, 400)
     context = json.loads(told["CDK_CONTEXT_JSON"])
     assert context["cluster.nodes"] == "400"
-    assert context["cluster"] == json.loads(Path("cdk.json").read_text())["context"]["cluster"]
+    assert context["cluster"] == json.loads((CHECKOUT / "cdk.json").read_text())["context"]["cluster"]
     assert told["CDK_OUTDIR"] == str(tmp_path)
