@@ -210,7 +210,7 @@ class Transport:
                     connection.request(request.method, target, body=request.body, headers=headers)
                     answer = connection.getresponse()
                     response = Response(answer.status, dict(answer.headers.items()), answer.read())
-                except (OSError, http.client.HTTPException) as error:
+                except (OSError, http.client.HTTPException, UnicodeError) as error:
                     connection.close()
                     if reused and isinstance(error, ConnectionError):
                         continue  # the service closed an idle connection: no fault, try a new one at once
@@ -313,7 +313,8 @@ class _NoAnswer(Exception):
 def _no_answer(error: Exception) -> _NoAnswer:
     import ssl  # noqa: PLC0415 - as above
 
-    final = isinstance(error, ssl.SSLCertVerificationError)
+    # UnicodeError: a blank or overlong part of the host name, so a wrong bucket or region.
+    final = isinstance(error, (ssl.SSLCertVerificationError, UnicodeError))
     return _NoAnswer(str(error) or type(error).__name__, final)
 
 

@@ -95,7 +95,7 @@ def serving(instance: Instance, address: str = "127.0.0.1", port: int = 0) -> It
             """Quiet: pytest shows what matters."""
 
     server = http.server.ThreadingHTTPServer((address, port), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:
         yield f"http://{address}:{server.server_address[1]}"

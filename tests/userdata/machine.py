@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import boto3  # type: ignore[import-untyped]
+import boto3
 
 from cluster.node_config import NodeConfig
 from cluster.serial import decode, encode
@@ -251,8 +251,8 @@ def boot(number: int, wanted: dict[str, Any], folder: Path) -> dict[str, Any]:
 
     wanted: name -> value: config (fields that differ), asset (texts that differ; None = no asset),
     files (added to it), hidden, torch, peer (whether a second member runs), stop_at (a step to be
-    ended by SIGTERM), objects (key -> local file, put into the asset bucket), index (a folder to serve as a pip
-    index at http://localhost:8000), again (run bootstrap.sh once more).
+    ended by SIGTERM), objects (key -> local file, put into the asset bucket), index (a folder to
+    serve as a pip index at http://localhost:8000), again (run bootstrap.sh once more).
     """
     name = f"boot-{number}"
     s3 = aws("s3")
