@@ -164,6 +164,20 @@ def test_a_network_behind_a_gateway_gets_in_where_a_route_leads_there() -> None:
     assert [(item.source, item.via) for item in look(world).entries] == [("192.168.0.0/16", ("vgw-1",))]
 
 
+def test_a_peered_vpc_that_was_read_exposes_only_through_its_interfaces() -> None:
+    """Members alone in the peer: nobody. A stranger there, or a peer that was not read: exposed."""
+    world = cluster([from_cidr("10.0.0.0/8")])
+    world.acl("acl-1", ["subnet-1"], [ALLOW_ALL], [ALLOW_ALL])
+    world.tables[0]["Routes"].append(
+        {"DestinationCidrBlock": "10.30.0.0/16", "VpcPeeringConnectionId": "pcx-1", "State": "active"}
+    )
+    assert [item.via for item in look(world).entries] == [("pcx-1",)]
+    world.vpc("vpc-2", "10.30.0.0/16")
+    assert brief(look(world)) == []
+    world.node("stray", "10.30.1.9", [], subnet="subnet-2", vpc_id="vpc-2", member=False)
+    assert [item.via for item in look(world).entries] == [("eni-stray",)]
+
+
 def test_a_members_second_interface_is_a_door_too() -> None:
     """Its groups decide who gets in there."""
     world = public([SELF])

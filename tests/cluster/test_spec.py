@@ -154,6 +154,16 @@ def test_a_value_out_of_range_is_named_with_what_is_allowed(context: Dict[str, A
             "2-64",
         ),
         (
+            {
+                "capacity": "block",
+                "capacity_reservation_id": "cr-0123456789abcdef0",
+                "placement": "none",
+                "subnets": 2,
+            },
+            "cluster.subnets: 2 subnets lie in as many zones, but a capacity block lies in one; "
+            "set cluster.subnets=1",
+        ),
+        (
             {"network": "isolated"},
             "cluster.torch_source: index cannot be reached from network=isolated; set "
             "cluster.torch_source=wheelhouse with cluster.wheelhouse_path, or image with an ami_id that "

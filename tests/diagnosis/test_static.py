@@ -186,6 +186,16 @@ def test_one_pair_is_a_subject_of_its_own() -> None:
     )
 
 
+def test_the_vpcs_default_group_is_not_the_one_to_change() -> None:
+    """Of several groups that all members carry, the rule goes to the cluster's own."""
+    world = cluster([])
+    world.group("sg-aaa", [], name="default")
+    for interface in world.interfaces:
+        interface["Groups"].append({"GroupId": "sg-aaa"})
+    (cause,) = judge(world).causes
+    assert "--group-id sg-mesh " in cause.commands[0]
+
+
 def test_egress_is_mended_on_the_senders_group() -> None:
     """The outbound rule is added where it lacks, to the group itself."""
     (cause,) = judge(missing_egress()).causes
