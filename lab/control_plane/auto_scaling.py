@@ -19,7 +19,8 @@ from lab.control_plane.wire import ApiError
 
 Record = dict[str, Any]
 
-RETRY_AFTER_S = 5.0  # AWS waits longer with each failure; a lab need not
+FIRST_RETRY_S = 5.0  # doubled with each failure in a row, as AWS waits longer and longer
+LAST_RETRY_S = 60.0
 ACTIVITIES_KEPT = 200
 
 
@@ -30,6 +31,7 @@ class GroupState:
     activities: list[Record] = field(default_factory=list)
     suspended: set[str] = field(default_factory=set)
     retry_at: float = 0.0  # monotonic seconds; no launch is tried before
+    failures_in_a_row: int = 0
     held: bool = False  # a rolling update decides what is launched
     replacing: int = 0  # launches that the running batch of it still owes
 
@@ -83,8 +85,11 @@ def reconcile(name: str) -> None:
         return
     while state.replacing if state.held else len(record["Instances"]) < desired:
         if not _launch_one(record, state):
-            state.retry_at = time.monotonic() + RETRY_AFTER_S
+            pause_s = min(LAST_RETRY_S, FIRST_RETRY_S * 2**state.failures_in_a_row)
+            state.retry_at = time.monotonic() + pause_s
+            state.failures_in_a_row += 1
             return
+        state.failures_in_a_row = 0
         state.replacing = max(0, state.replacing - 1)
 
 
@@ -112,7 +117,7 @@ def replace_members(name: str, instance_ids: list[str], *, last: bool) -> None:
     """
     state = state_of(name)
     terminate(name, instance_ids, "an instance was taken out of service in response to a rolling update")
-    state.held, state.retry_at = not last, 0.0
+    state.held, state.retry_at, state.failures_in_a_row = not last, 0.0, 0
     state.replacing = 0 if last else len(instance_ids)
     reconcile(name)
 

@@ -46,13 +46,26 @@ def register() -> None:
 
 
 def describe_groups(params: Parameters) -> Reply:
-    wanted = nested(params).get("AutoScalingGroupNames", [])
+    request = nested(params)
+    wanted, filters = request.get("AutoScalingGroupNames", []), request.get("Filters", [])
     groups = [
         _group_answer(record)
         for name, record in backend.auto_scaling_groups.items()
-        if not wanted or name in wanted
+        if (not wanted or name in wanted) and all(_tags_match(record, item) for item in filters)
     ]
     return Reply("DescribeAutoScalingGroups", member_xml({"AutoScalingGroups": groups}))
+
+
+def _tags_match(record: Record, wanted: Record) -> bool:
+    """One of Auto Scaling's filters: `tag:KEY`, `tag-key` or `tag-value`."""
+    name, values = wanted["Name"], wanted["Values"]
+    if name == "tag-key":
+        return any(tag["Key"] in values for tag in record["Tags"])
+    if name == "tag-value":
+        return any(tag["Value"] in values for tag in record["Tags"])
+    if name.startswith("tag:"):
+        return any(tag["Key"] == name[4:] and tag["Value"] in values for tag in record["Tags"])
+    raise ApiError("ValidationError", f"Filter type {name} is not correct. Allowed Filter types are: tag-key")
 
 
 def describe_scaling_activities(params: Parameters) -> Reply:

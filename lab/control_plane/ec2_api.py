@@ -291,6 +291,7 @@ def _instance_answer(record: Record) -> Record:
         "instanceId": record["InstanceId"],
         "imageId": record["ImageId"],
         "instanceState": _state(record["State"]),
+        "stateReason": _camel(record.get("StateReason")),
         "instanceType": record["InstanceType"],
         "keyName": record["KeyName"] or None,
         "launchTime": record["LaunchTime"],

@@ -111,6 +111,10 @@ def terminate(instance_id: str) -> None:
     backend.disassociate_instance_profile(instance_id)
     _drop_attachments(record)
     record["State"] = dict(TERMINATED)
+    record["StateReason"] = {
+        "Code": "Client.UserInitiatedShutdown",
+        "Message": "Client.UserInitiatedShutdown: User initiated shutdown",
+    }
     record["_terminated_at"] = time.time()
     record["SecurityGroups"] = []
     record["NetworkInterfaceIds"] = []

@@ -191,6 +191,11 @@ def test_the_fleet_stands_before_the_wait_ends(plane: Plane, stack: Stack) -> No
     """A wait condition that sorts first does not keep its fleet from being launched."""
     proven(plane, stack, 3)
     assert stack.outputs()["Verdict"] == '{"verdict": "PASS"}'
+    by_tag = plane.client("autoscaling").describe_auto_scaling_groups(
+        Filters=[{"Name": "tag:fleet", "Values": ["test"]}]
+    )
+    members = {item["InstanceId"] for item in by_tag["AutoScalingGroups"][0]["Instances"]}
+    assert members == set(running(plane))
     assert sorted(running(plane).values()) == ["10.42.0.4", "10.42.0.5", "10.42.0.6"]
 
 
