@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import time
@@ -18,7 +19,8 @@ CHECK_SCRIPT = (
     'python="$(cat /run/fullmesh/torch-python 2>/dev/null || echo python3)"; '
     'exec "$python" "$0" check --json "$@"'
 )
-PATIENCE_S = 240  # the probe's own deadline is 120 s a stage
+PROBE_DEADLINE_S = 60  # per stage, for a member that does not come; a loaded laptop needs 15 s at 64 nodes
+PATIENCE_S = 2 * PROBE_DEADLINE_S + 30
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ def run_check(state: LabState, collective: bool = True) -> Diagnosis:
     """
     if not state.nodes:
         raise CheckError("no node is running in this lab; run: fullmesh demo --keep, or cdk deploy --all")
-    arguments = ["--run", f"check-{time.time_ns()}"]
+    arguments = ["--run", f"check-{time.time_ns()}", "--timeout-s", str(PROBE_DEADLINE_S)]
     if not collective:
         arguments.append("--no-collective")
     started = time.monotonic()
@@ -87,12 +89,16 @@ def _answer(rank: int, process: subprocess.Popen[str], timeout_s: float) -> Node
 
 
 def _fullest(answers: list[NodeAnswer]) -> Diagnosis:
+    silent = tuple(
+        f"node {answer.rank} gave no answer: {answer.errors[-300:]}"
+        for answer in answers
+        if answer.diagnosis is None
+    )
     given = [(answer.rank, answer.diagnosis) for answer in answers if answer.diagnosis is not None]
     if not given:
-        told = tuple(f"node {answer.rank} gave no answer: {answer.errors[-300:]}" for answer in answers)
         return Diagnosis(
             verdict=Verdict.UNKNOWN,
-            unanswered=told,
+            unanswered=silent,
             next_command="fullmesh lab exec 0 -- tail -n 40 /var/log/cloud-init-output.log",
         )
 
@@ -100,4 +106,5 @@ def _fullest(answers: list[NodeAnswer]) -> Diagnosis:
         rank, diagnosis = item
         return sum(node.verdict is not Verdict.UNKNOWN for node in diagnosis.nodes), -rank
 
-    return max(given, key=fullness)[1]
+    best = max(given, key=fullness)[1]
+    return dataclasses.replace(best, unanswered=(*best.unanswered, *silent))

@@ -15,9 +15,6 @@ from diagnosis.report import Diagnosis
 from lab import toolchain
 from lab.state import LabState
 
-# The lab boots no image; the id only spares the CLI a look-up that would end up in cdk.context.json.
-LAB_IMAGE_ID = "ami-0f0e0d0c0b0a09080"
-DEMO_ZONE_SUFFIX = "a"
 _SIGNAL_EVENT = re.compile(r"received failed message: '(?P<reason>[^\n]*?)' for uniqueId")
 
 
@@ -62,7 +59,7 @@ def bootstrap(state: LabState, log: Path) -> bool:
 
 def deploy(state: LabState, log: Path, context: dict[str, str]) -> Deployment:
     """`cdk deploy --all` with the given context values."""
-    arguments = ["deploy", "--all", "--require-approval", "never", "-c", f"cluster.ami_id={LAB_IMAGE_ID}"]
+    arguments = ["deploy", "--all", "--require-approval", "never"]
     for key, value in context.items():
         arguments += ["-c", f"{key}={value}"]
     result = cdk(state, log, *arguments)
