@@ -8,7 +8,8 @@
 # it ended. A step that fails is told to the verdict with its last lines; nothing after it runs.
 #
 # Branches the local lab does not run, because its nodes have torch, no systemd and no package
-# manager: dnf; pip from an index or a wheelhouse; chronyc; the systemd units.
+# manager: pip from an index and from a wheelhouse (tests/userdata/test_boot.py runs them with
+# a wheel of its own); dnf, chronyc, limits.d, sysctl.d and the systemd units (on a real image only).
 set -euo pipefail
 umask 022
 shopt -s inherit_errexit nullglob

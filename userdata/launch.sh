@@ -4,6 +4,7 @@
 # here; once bootstrap.sh has let the probe report, the probe's word stands.
 #
 # Branches the local lab does not run: an AWS CLI in the image; no python3 in the image.
+# tests/userdata/test_boot.py boots both.
 set -euo pipefail
 umask 022
 shopt -s inherit_errexit

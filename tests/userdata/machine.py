@@ -36,7 +36,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent.parent
 ENDPOINT = "http://localhost:4566"
 REGION = "eu-central-1"
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/ssl", "/etc/alternatives")
-PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+PATH = "/opt/aws-cli/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 PEER_METADATA = "169.254.169.253"
 PORT_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 NAME, PEER_NAME = "ip-10-9-0-5", "ip-10-9-0-6"
@@ -119,17 +119,19 @@ def archive(texts: dict[str, str], files: dict[str, str]) -> bytes:
 
 
 @contextlib.contextmanager
-def root(folder: Path, hidden: list[str], torch: bool) -> Iterator[Path]:
-    """An image's root. hidden: programs that this image lacks; torch: whether /opt/pytorch is there."""
+def root(folder: Path, hidden: list[str], mounts: dict[str, str]) -> Iterator[Path]:
+    """An image's root. hidden: programs that this image lacks; mounts: place -> what it has beside /usr."""
     folder.mkdir(exist_ok=True)
     run("mount", "-t", "tmpfs", "root", str(folder))
     try:
         binds = [(path, path) for path in SYSTEM if os.path.exists(path)]
         binds.append((sys.base_prefix, sys.base_prefix))
-        if torch:
-            binds.append((sys.prefix, "/opt/pytorch"))
+        binds += [(source, target) for target, source in mounts.items()]
         for source, target in binds:
             place = folder / target.lstrip("/")
+            if os.path.isfile(source):
+                run("mount", "--bind", source, str(place))
+                continue
             if os.path.islink(source) and source in SYSTEM:
                 place.parent.mkdir(parents=True, exist_ok=True)
                 place.symlink_to(os.readlink(source))
@@ -250,9 +252,10 @@ def boot(number: int, wanted: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Boot once (or twice) and tell all that can be seen of it.
 
     wanted: name -> value: config (fields that differ), asset (texts that differ; None = no asset),
-    files (added to it), hidden, torch, peer (whether a second member runs), stop_at (a step to be
-    ended by SIGTERM), objects (key -> local file, put into the asset bucket), index (a folder to
-    serve as a pip index at http://localhost:8000), again (run bootstrap.sh once more).
+    files (added to it), hidden (programs the image lacks), mounts (place -> source), torch, peer
+    (whether a second member runs), stop_at (a step to be ended by SIGTERM), objects (key -> local
+    file, put into the asset bucket), index (a folder to serve as a pip index at
+    http://localhost:8000), again (run bootstrap.sh once more).
     """
     name = f"boot-{number}"
     s3 = aws("s3")
@@ -278,8 +281,9 @@ def boot(number: int, wanted: dict[str, Any], folder: Path) -> dict[str, Any]:
         asset_bucket=f"assets-{number}",
     )
     config = decode(NodeConfig, {**encode(config), **wanted.get("config", {})})
+    mounts = {"/opt/pytorch": sys.prefix} if wanted.get("torch", True) else {}
     with (
-        root(folder / "root", wanted.get("hidden", []), wanted.get("torch", True)) as place,
+        root(folder / "root", wanted.get("hidden", []), {**mounts, **wanted.get("mounts", {})}) as place,
         package_index(wanted.get("index", "")),
     ):
         (place / "user-data").write_text(

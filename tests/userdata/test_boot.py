@@ -170,6 +170,20 @@ def test_an_asset_that_is_missing_is_signalled(boot: Boot) -> None:
     assert answer["rows"] == {}
 
 
+def test_an_image_with_the_aws_cli_uses_it(boot: Boot) -> None:
+    """Where the AWS CLI is in the image, it fetches the asset with the instance's role."""
+    installed = Path(sys.prefix) / "awscli"
+    if not (installed / "bin" / "aws").exists():
+        pytest.skip("the AWS CLI is not installed in this checkout; make setup installs it")
+    # Its programs name the place they were installed to, so that is where this image has it, too.
+    mounts = {"/opt/aws-cli": str(installed), str(installed): str(installed)}
+    answer = boot(mounts=mounts, asset={"bootstrap.sh": "echo it is here; exit 9\n"})
+    assert answer["statuses"] == [9]
+    assert "/opt/aws-cli/bin/aws" in answer["output"]
+    assert "asset.zip: " not in answer["output"], "fetch.py was used"
+    assert "step bootstrap ended with status 9" in answer["signal"]
+
+
 def test_a_broken_archive_is_signalled(boot: Boot) -> None:
     """A bootstrap.sh with a syntax error is signalled with bash's own words."""
     answer = boot(asset={"bootstrap.sh": "if then\n"})
