@@ -40,6 +40,7 @@ bench: setup
 ## docs: write again what is generated
 docs: setup
 	$(BIN)/python -m diagnosis.docs > docs/causes.md
+	$(BIN)/python tools/configuration_page.py > docs/configuration.md
 
 ## clean: remove what set-up and runs left in this checkout
 clean:

@@ -226,7 +226,8 @@ def _what_next(options: DemoOptions, keep: bool) -> list[str]:
         '    --ip-permissions "IpProtocol=tcp,FromPort=0,ToPort=65535,UserIdGroupPairs=[{GroupId=$GROUP}]"',
         "or the firewall of one node:",
         f"  {fullmesh} lab exec 2 -- nft -f - <<< \\",
-        "    'table inet t { chain c { type filter hook input priority 0; ct state new tcp dport 32768-60999 drop; }; }'",
+        "    'table inet t { chain c { type filter hook input priority 0;",
+        "      ct state new tcp dport 32768-60999 drop; }; }'",
         "then see it named:",
         f"  {fullmesh} lab check",
     ]

