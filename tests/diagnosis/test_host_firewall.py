@@ -114,6 +114,14 @@ def test_the_interface_decides_where_a_rule_names_one() -> None:
         assert firewall.decide(Hook.OUTPUT, packet).possible == expected
 
 
+def test_a_loopback_rule_never_fits_a_member() -> None:
+    """Members are reached over the network, also where the interface is not known."""
+    firewall = parse(NFT.replace('iif "lo" accept', 'iifname "lo" drop'))
+    assert firewall is not None
+    packet = Packet(source="10.0.0.1", destination="10.0.0.8", port=29500, interface=None)
+    assert firewall.decide(Hook.INPUT, packet).possible == {ACCEPT}
+
+
 def test_a_text_without_tables_is_unread_and_not_empty() -> None:
     """Some other tool's text says nothing about what passes."""
     assert parse("Status: active\n") is None

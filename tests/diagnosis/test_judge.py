@@ -13,10 +13,11 @@ from cluster.snapshot import ClusterSnapshot
 from diagnosis.causes import finding
 from diagnosis.judge import judge
 from diagnosis.membership import Expectation
-from diagnosis.report import ConnectOutcome, Diagnosis, HostFacts, NodeReport, Verdict
+from diagnosis.report import ConnectOutcome, Diagnosis, HostFacts, NodeReport, StepFailure, Verdict
 from tests.cluster.world import cluster, from_cidr, from_group
 from tests.diagnosis.builders import (
     MASTER_PORT,
+    STARTED_AT,
     Reports,
     address,
     all_reduce,
@@ -127,6 +128,24 @@ def test_several_rows_of_one_member_count_as_one() -> None:
     rows = healthy(collective=True)
     diagnosis = diagnose((*healthy(), *rows), 4, stages=BOTH)
     assert diagnosis == diagnose(rows, 4, stages=BOTH)
+
+
+def test_a_failure_after_the_mesh_keeps_what_the_mesh_row_said() -> None:
+    """The failure's row holds no probes; those of the member's mesh row still count."""
+    rows = healthy()
+    failure = StepFailure(step="torch", exit_status=1, output="no space left on device")
+    later = dataclasses.replace(
+        rows[1],
+        host=None,
+        listeners=None,
+        probes=None,
+        members={},
+        finished_at=STARTED_AT + 60,
+        failures=(failure,),
+    )
+    diagnosis = diagnose((*rows, later), 4)
+    assert named(diagnosis) == [("bootstrap-failed", "node:1")]
+    assert diagnosis.unanswered == ()
 
 
 def test_open_doors_fail_a_mesh_that_holds() -> None:

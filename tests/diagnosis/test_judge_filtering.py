@@ -138,6 +138,15 @@ def test_rules_that_forbid_what_really_passes_are_not_a_cause() -> None:
     assert (diagnosis.verdict, diagnosis.causes, diagnosis.candidates) == (Verdict.PASS, (), ())
 
 
+def test_a_rules_cause_without_a_dead_flow_is_left_out() -> None:
+    """Two things are wrong in the snapshot, and only what died is named."""
+    world = cluster([MASTER_ONLY], count=3)
+    world.group("sg-default", [from_group("sg-default")], name="default")
+    world.node("3", "10.20.1.13", ["sg-default"])
+    rows = drops(healthy(), lambda s, d, p: 3 not in (s, d) and p != MASTER_PORT)
+    assert named(with_rules(rows, world)) == [("sg-only-master-port", "cluster")]
+
+
 # --- without the account's rules -------------------------------------------------------------------
 
 
@@ -164,6 +173,16 @@ UNKNOWN_RULES = {
     ),
     "only MASTER_PORT, one firewall unread": (
         on_host(drops(healthy(), lambda s, d, p: p != MASTER_PORT), [1], firewall_rules=None),
+        [],
+        [("sg-only-master-port", "cluster"), ("os-firewall-drop", "cluster")],
+    ),
+    "only MASTER_PORT, one firewall read in part": (
+        on_host(
+            drops(healthy(), lambda s, d, p: p != MASTER_PORT),
+            [1],
+            firewall_rules=DROP_ALL.replace(" drop\n", " accept\n"),
+            firewall_error="legacy tables filter exist, but iptables-save is not installed",
+        ),
         [],
         [("sg-only-master-port", "cluster"), ("os-firewall-drop", "cluster")],
     ),

@@ -66,6 +66,14 @@ def test_the_signal_of_an_unknown_says_what_is_missing() -> None:
     )
 
 
+def test_a_long_command_costs_the_pointer_before_the_cause() -> None:
+    """Room for the cause's first words is kept; where the rest stands is told elsewhere too."""
+    command = "fix " + "x" * 280
+    cause = finding("pair-blocked", "pair:0>1", summary="s" * 200, evidence=[], commands=[command])
+    reason = render.signal_reason(Diagnosis(verdict=Verdict.FAIL, causes=(cause,)), "s3://bucket/" + "k" * 40)
+    assert reason == f"pair-blocked: {'s' * 93}...: run {command}"
+
+
 @given(summary=st.text(max_size=900), command=st.text(max_size=330), evidence=st.text(max_size=200))
 def test_a_signal_is_short_plain_and_keeps_its_command(summary: str, command: str, evidence: str) -> None:
     """At most 400 printable ASCII characters whatever comes in; a command that fits is whole."""
