@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import select
+import shutil
 import signal
+import sys
+import tempfile
 import threading
+from pathlib import Path
+from typing import NoReturn
 
 HOST = "127.0.0.1"
 
 
-def settings(port: int, public_host: str) -> dict[str, str]:
+def settings(port: int, public_host: str, scratch: Path) -> dict[str, str]:
     """ministack's environment: loopback only, nothing persisted, nothing beside HTTP.
+
+    scratch: where it unpacks the code of Lambda functions.
 
     MINISTACK_HOST makes `BUCKET.public_host` an S3 address, as nodes use it. The proxy lets
     a Lambda function, which runs on the host where `public_host` has no address, follow an
@@ -28,11 +36,33 @@ def settings(port: int, public_host: str) -> dict[str, str]:
         "S3_PERSIST": "0",
         "LAMBDA_EXECUTOR": "local",
         "LOG_LEVEL": os.environ.get("FULLMESH_LAB_LOG_LEVEL", "INFO"),
+        "TMPDIR": str(scratch),
         "AWS_ENDPOINT_URL": here,
         "AWS_EC2_METADATA_DISABLED": "true",
         "http_proxy": here,
         "no_proxy": "127.0.0.1,localhost",
     }
+
+
+def fresh_scratch(folder: Path | None) -> Path:
+    """An empty folder for temporary files: `folder`, emptied of what a killed process left, or a new one."""
+    if folder is None:
+        return Path(tempfile.mkdtemp(prefix="fullmesh-control-plane-"))
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder
+
+
+def leave(scratch: Path, status: int) -> NoReturn:
+    """End the process now, with every function it runs, and its temporary files.
+
+    An orderly end would wait for stacks in the making, and so for their wait conditions.
+    """
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    shutil.rmtree(scratch, ignore_errors=True)
+    os._exit(status)
 
 
 def die_with(parent: int) -> None:

@@ -38,7 +38,8 @@ def serve(port: int, *, public_host: str, public_port: int) -> None:
     registry.register_all(
         handle_base=f"http://{public_host}:{public_port}", response_base=f"http://{HOST}:{port}"
     )
-    asyncio.run(_serve(port))
+    # Not asyncio.run: that would wait for whatever is still in the making.
+    asyncio.new_event_loop().run_until_complete(_serve(port))
 
 
 async def _serve(port: int) -> None:

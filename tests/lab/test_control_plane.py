@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import importlib.metadata
+import json
 import os
 import signal
 import subprocess
@@ -118,3 +119,23 @@ def test_a_wrong_capacity_limit_is_refused() -> None:
     """What is not a count is named."""
     with pytest.raises(ValueError, match=r"capacity of m5\.large is 'x', expected a count"):
         capacity.parse("m5.large:x")
+
+
+def test_ends_at_once_in_the_middle_of_a_deployment(tmp_path: Path) -> None:
+    """A stack that waits for its nodes does not keep the control plane alive, and no file stays."""
+    template = {
+        "Resources": {
+            "Handle": {"Type": "AWS::CloudFormation::WaitConditionHandle"},
+            "Wait": {
+                "Type": "AWS::CloudFormation::WaitCondition",
+                "Properties": {"Handle": {"Ref": "Handle"}, "Timeout": "600"},
+            },
+        }
+    }
+    with running_plane(tmp_path) as running:
+        client = running.client("cloudformation")
+        client.create_stack(StackName="waits", TemplateBody=json.dumps(template))
+        time.sleep(0.5)
+        started = time.monotonic()
+    assert time.monotonic() - started < 8
+    assert [item.name for item in tmp_path.iterdir()] == ["control-plane.log"]
