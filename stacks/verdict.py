@@ -39,8 +39,8 @@ class Handle(Construct):
     def __init__(self, scope: Construct, id_: str, *, run: str) -> None:
         super().__init__(scope, id_)
         self.run = run
-        self._resource = cdk.CfnWaitConditionHandle(self, f"Handle{run}")
-        self._resource.override_logical_id(f"Handle{run}")
+        self._resource = cdk.CfnWaitConditionHandle(self, "Handle")
+        self._resource.override_logical_id(handle_id(run))
         self.url = self._resource.ref
 
     def wait(self, *, timeout_s: int, before: list[cdk.CfnResource]) -> Wait:
@@ -67,6 +67,11 @@ class Wait(Construct):
         for other in before:
             resource.add_resource_dependency(other)
         self.data = resource.attr_data.to_string()
+
+
+def handle_id(run: str) -> str:
+    """The handle's logical id."""
+    return f"Handle{run}"
 
 
 def proof_id(run: str) -> str:
@@ -111,6 +116,7 @@ class Referee(Construct):
             environment={
                 "CONFIG": json.dumps(serial.encode(dataclasses.replace(config, handle_url=""))),
                 "STACK": stack.stack_name,
+                "HANDLE": handle_id(run),
                 "PROOF": proof_id(run),
                 "HANDLE_URL": config.handle_url,
                 "TIMEOUT_S": str(timeout_s),

@@ -13,7 +13,7 @@ import urllib.request
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-import boto3  # type: ignore[import-untyped]
+import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
 from cluster import serial
@@ -29,16 +29,20 @@ RESIGNAL_S = 60.0
 CLUSTER_TAG = "fullmesh:cluster"
 SIGNAL_UNIQUE_ID = "verdict"  # the nodes' own, so that CloudFormation takes only the first signal
 ALIVE = ("pending", "running")
-CLOCK_SLACK_S = 60.0
-"""The wait and the group begin together; EC2 and CloudFormation stamp whole seconds of their own clocks."""
+CLOCK_SLACK_S = 5.0
+"""EC2, Auto Scaling and CloudFormation stamp whole seconds of clocks of their own."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The function's environment. proof: logical id of the wait; rules: names of its own rules."""
+    """The function's environment.
+
+    handle, proof: logical ids of the handle and the wait. rules: names of its own rules.
+    """
 
     config: NodeConfig
     stack: str
+    handle: str
     proof: str
     handle_url: str
     timeout_s: float
@@ -49,11 +53,21 @@ class Settings:
         return cls(
             config=serial.decode(NodeConfig, json.loads(environment["CONFIG"])),
             stack=environment["STACK"],
+            handle=environment["HANDLE"],
             proof=environment["PROOF"],
             handle_url=environment["HANDLE_URL"],
             timeout_s=float(environment["TIMEOUT_S"]),
             rules=tuple(environment["RULES"].split(",")),
         )
+
+
+@dataclass(frozen=True)
+class Opening:
+    """since_s: when this proof was opened. clock_s: when its time-out began. waiting: whether it is open."""
+
+    since_s: float
+    clock_s: float
+    waiting: bool
 
 
 def handler(event: Dict[str, Any], _context: Any) -> Dict[str, Any]:
@@ -72,10 +86,10 @@ class Referee:
 
     def look(self, event: Mapping[str, Any], now_s: float) -> Dict[str, Any]:
         """Look once, and do what is due."""
-        opened_at_s, waiting = self._wait()
-        if opened_at_s is None:
-            return {"did": "nothing", "why": f"{self._settings.proof} has not begun"}
-        if not waiting:
+        opening = self._opening()
+        if opening is None:
+            return {"did": "nothing", "why": f"{self._settings.handle} is not there yet"}
+        if not opening.waiting:
             self._disable()
             return {"did": "disabled", "why": f"{self._settings.proof} no longer waits"}
         rows = self._rows.list(self._config.run)
@@ -84,22 +98,22 @@ class Referee:
             if now_s - standing.written_at_s < RESIGNAL_S:
                 return {"did": "nothing", "why": "a verdict stands, its signal is on the way"}
             return self._end(standing.diagnosis, standing.key)
-        verdict = decide(self._evidence(event, rows, opened_at_s, now_s))
+        verdict = decide(self._evidence(event, rows, opening, now_s))
         if verdict is None:
             return {"did": "nothing", "why": "nodes may still judge"}
         stage = "mesh" if standing is None else "collective"
         return self._end(verdict, self._rows.write_verdict(self._config.run, stage, verdict))
 
     def _evidence(
-        self, event: Mapping[str, Any], rows: List[Row], opened_at_s: float, now_s: float
+        self, event: Mapping[str, Any], rows: List[Row], opening: Opening, now_s: float
     ) -> Evidence:
-        members, vanished = self._members({row.instance_id for row in rows}, opened_at_s)
-        group, failures, unread = self._launches(opened_at_s)
+        members, vanished = self._members({row.instance_id for row in rows}, opening.since_s)
+        group, failures, unread = self._launches(opening.since_s)
         reports, unreadable = self._rows.reports(rows)
         return Evidence(
             config=self._config,
             now_s=now_s,
-            opened_at_s=opened_at_s,
+            opened_at_s=opening.clock_s,
             timeout_s=self._settings.timeout_s,
             auto_scaling_group=group,
             failures=(*failures, *vanished, *_failure_of(event, now_s)),
@@ -115,22 +129,38 @@ class Referee:
         self._disable()
         return {"did": "signalled", "verdict": diagnosis.verdict.value, "key": key}
 
-    def _wait(self) -> Tuple[Optional[float], bool]:
-        """When the wait began, and whether it still waits."""
+    def _opening(self) -> Optional[Opening]:
+        """When handle and wait were made; None before there is a handle.
+
+        The handle is made before the fleet, so it parts this fleet's instances from those that
+        it replaces; the wait's own time is what its time-out counts from.
+        """
+        handle = self._resource(self._settings.handle)
+        if handle is None:
+            return None
+        proof = self._resource(self._settings.proof)
+        return Opening(
+            since_s=handle["LastUpdatedTimestamp"].timestamp(),
+            clock_s=(proof or handle)["LastUpdatedTimestamp"].timestamp(),
+            waiting=proof is None or proof["ResourceStatus"] == "CREATE_IN_PROGRESS",
+        )
+
+    def _resource(self, logical_id: str) -> Optional[Dict[str, Any]]:
+        """A resource of the stack; None while CloudFormation has not come to it."""
         client = self._session.client("cloudformation")
         try:
             answer = client.describe_stack_resource(
-                StackName=self._settings.stack, LogicalResourceId=self._settings.proof
+                StackName=self._settings.stack, LogicalResourceId=logical_id
             )
         except ClientError as error:
-            if error.response["Error"]["Code"] == "ValidationError":  # the stack is not there yet
-                return None, False
+            if error.response["Error"]["Code"] == "ValidationError":  # no such stack or resource (yet)
+                return None
             raise
-        detail = answer["StackResourceDetail"]
-        return detail["LastUpdatedTimestamp"].timestamp(), detail["ResourceStatus"] == "CREATE_IN_PROGRESS"
+        detail: Dict[str, Any] = answer["StackResourceDetail"]
+        return detail
 
     def _members(
-        self, reported: set[str], opened_at_s: float
+        self, reported: set[str], since_s: float
     ) -> Tuple[Tuple[Member, ...], Tuple[LaunchFailure, ...]]:
         """Instances that run, and those that EC2 ended by itself right after their launch."""
         members, vanished = [], []
@@ -140,7 +170,7 @@ class Referee:
             for reservation in page["Reservations"]:
                 for instance in reservation["Instances"]:
                     launched_at_s = instance["LaunchTime"].timestamp()
-                    if launched_at_s < opened_at_s - CLOCK_SLACK_S:
+                    if launched_at_s < since_s - CLOCK_SLACK_S:
                         continue  # of the fleet that this one replaces
                     instance_id = instance["InstanceId"]
                     reason = instance.get("StateReason") or {}
@@ -154,7 +184,7 @@ class Referee:
                         vanished.append(LaunchFailure(launched_at_s, words))
         return tuple(members), tuple(vanished)
 
-    def _launches(self, opened_at_s: float) -> Tuple[str, Tuple[LaunchFailure, ...], Tuple[str, ...]]:
+    def _launches(self, since_s: float) -> Tuple[str, Tuple[LaunchFailure, ...], Tuple[str, ...]]:
         """The group's name and its refused launches since the wait began."""
         client = self._session.client("autoscaling")
         try:
@@ -170,7 +200,7 @@ class Referee:
             ):
                 for activity in page["Activities"]:
                     started_at_s = activity["StartTime"].timestamp()
-                    if activity["StatusCode"] == "Failed" and started_at_s >= opened_at_s - CLOCK_SLACK_S:
+                    if activity["StatusCode"] == "Failed" and started_at_s >= since_s - CLOCK_SLACK_S:
                         reason = activity.get("StatusMessage") or activity.get("Cause", "no reason given")
                         failures.append(LaunchFailure(started_at_s, _short(reason)))
             return names[0], tuple(failures), ()

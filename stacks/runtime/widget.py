@@ -11,7 +11,7 @@ import os
 import time
 from typing import Any, Dict, Union
 
-import boto3  # type: ignore[import-untyped]
+import boto3
 
 from diagnosis.render import html_report
 from stacks.runtime.rows import Rows

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -44,10 +45,10 @@ SHAPES: dict[str, dict[str, Any]] = {
 def _remove_assemblies(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Assemblies are made in a folder of the run, which goes with it."""
     folder = tmp_path_factory.mktemp("assemblies")
-    before = synthesis.tempfile.tempdir
-    synthesis.tempfile.tempdir = str(folder)
+    before = tempfile.tempdir
+    tempfile.tempdir = str(folder)
     yield
-    synthesis.tempfile.tempdir = before
+    tempfile.tempdir = before
     shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import aws_cdk as cdk
 import cdk_nag
 import pytest
-from cfnlint.api import lint_file
+from cfnlint.api import lint_file  # type: ignore[import-untyped]
 
 import app
 from stacks.accepted import as_cdk_nag_writes

@@ -106,7 +106,7 @@ def test_the_referee_is_called_by_refused_launches_and_every_minute(public: Synt
 def test_the_referee_may_disable_its_own_rules_only(public: Synthesis) -> None:
     """And write below referee/ only."""
     run = public.cluster["Outputs"]["Run"]["Value"]
-    allowed = {}
+    allowed: dict[str, list[str]] = {}
     for statement in public.statements():
         actions = statement["Action"]
         for action in actions if isinstance(actions, list) else [actions]:
