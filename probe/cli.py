@@ -100,8 +100,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    from probe import check  # noqa: PLC0415 - see the module's first lines
-    from probe.discover import Wish  # noqa: PLC0415 - as above
+    from probe import check
+    from probe.discover import Wish
 
     wish = Wish(
         run=arguments.run_id,
@@ -115,13 +115,13 @@ def _check(arguments: argparse.Namespace) -> int:
 
 
 def _node_stage(arguments: argparse.Namespace) -> int:
-    from probe import check  # noqa: PLC0415 - as above
+    from probe import check
 
     return _answered(lambda say: check.node_stage(arguments.stage, say), arguments)
 
 
 def _node_failed(arguments: argparse.Namespace) -> int:
-    from probe import check  # noqa: PLC0415 - as above
+    from probe import check
 
     output = _tail(arguments.output) if arguments.output else ""
     return _answered(lambda say: check.node_failed(arguments.step, arguments.status, output, say), arguments)
@@ -129,9 +129,9 @@ def _node_failed(arguments: argparse.Namespace) -> int:
 
 def _answered(stage: Callable[[Say], Answer], arguments: argparse.Namespace) -> int:
     """Run a stage with progress on stderr, print its answer, and turn the verdict into an exit status."""
-    from diagnosis import render  # noqa: PLC0415 - see the module's first lines
-    from probe.board import BoardError  # noqa: PLC0415 - as above
-    from probe.discover import DiscoverError  # noqa: PLC0415 - as above
+    from diagnosis import render
+    from probe.board import BoardError
+    from probe.discover import DiscoverError
 
     try:
         answer = stage(_progress())
@@ -166,7 +166,7 @@ def _progress() -> Say:
 
 
 def _text(diagnosis: Diagnosis, *, as_json: bool) -> str:
-    from diagnosis import render  # noqa: PLC0415 - see the module's first lines
+    from diagnosis import render
 
     text = render.to_json(diagnosis) if as_json else render.to_terminal(diagnosis)
     return text if text.endswith("\n") else text + "\n"

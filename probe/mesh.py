@@ -178,25 +178,29 @@ class Mesh:
 
     async def _probe_all(self, plan: Sequence[ProbeTarget]) -> Tuple[PairProbe, ...]:
         slots = asyncio.Semaphore(CONCURRENT_PROBES)
+        turns = outcome.Turns(self._loop)
 
         async def one(target: ProbeTarget) -> PairProbe:
             async with slots:
-                return await probe(target)
+                return await probe(target, turns)
 
         return tuple(await asyncio.gather(*(one(target) for target in plan)))
 
 
-async def probe(target: ProbeTarget) -> PairProbe:
-    """One probe of up to two attempts; the second one's outcome counts, whatever the first was."""
+# Outcomes that a second connection may correct. SILENT was waited for long enough, and a
+# repeat would only add to the load that may have caused it.
+_REPEATED = frozenset(ConnectOutcome) - {ConnectOutcome.CONNECTED, ConnectOutcome.SILENT}
+
+
+async def probe(target: ProbeTarget, turns: outcome.Turns) -> PairProbe:
+    """One probe of up to two attempts; the second one's outcome counts."""
     started_at = time.time()
-    seen = await outcome.attempt(target.address, target.port, 0)
     attempts = 1
-    if seen.outcome is not ConnectOutcome.CONNECTED:
+    seen = await outcome.attempt(target.address, target.port, 0, turns)
+    if seen.outcome in _REPEATED:
         await asyncio.sleep(outcome.PAUSE_BEFORE_RETRY_S)
-        again = await outcome.attempt(target.address, target.port, 1)
         attempts = 2
-        # A small message that came back once is evidence that the second attempt may lack.
-        seen = again if again.outcome is not seen.outcome or again.round_trip_s is not None else seen
+        seen = await outcome.attempt(target.address, target.port, 1, turns)
     return PairProbe(
         destination=target.destination,
         address=target.address,

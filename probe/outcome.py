@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import contextlib
 import errno
 import os
 import socket
+import struct
 import time
 from dataclasses import dataclass
-from typing import Callable, Optional, Tuple
+from typing import Callable, Deque, Optional, Tuple
 
 from diagnosis.report import ConnectOutcome
 from probe.members import address_family
@@ -26,13 +28,20 @@ SMALL_ECHOES = 3
 CONNECT_TIMEOUT_S = (2.0, 1.3)
 # How often a time-out is extended while the kernel does not confirm it.
 EXTENSIONS = 5
-# Nothing decides in favour of a slow peer process here, so be patient: a peer on a machine
-# with 64 busy node processes on 2 cores answered within 2 s.
-ECHO_TIMEOUT_S = (4.0, 2.0)
+# No echo is SILENT after this where the kernel confirms that the path eats the data (it is
+# unacknowledged and was repeated); a peer that took it but does not answer gets more time,
+# because its process may only be starved. 64 busy nodes on 2 cores needed more than 4 s.
+ECHO_TIMEOUT_S = 4.0
+ECHO_PATIENCE_S = 15.0
+_DOUBT_EVERY_S = 1.0
+_REPEATED_OFTEN = 2
+# Echoes under way at once, so that round trips measure the network and not this process's
+# own queue. One that takes longer than this gives up its turn to the next.
+CONCURRENT_ECHOES = 32
+ECHO_TURN_S = 0.5
 PAUSE_BEFORE_RETRY_S = 0.1
 
-TCP_ESTABLISHED = 1  # include/net/tcp_states.h
-TCP_SYN_SENT = 2
+TCP_SYN_SENT = 2  # include/net/tcp_states.h
 
 _BY_ERRNO = {
     errno.ECONNREFUSED: ConnectOutcome.REFUSED,
@@ -63,8 +72,41 @@ def outcome_of_error(number: Optional[int]) -> ConnectOutcome:
     return _BY_ERRNO.get(number or 0, ConnectOutcome.LOCAL_ERROR)
 
 
-async def attempt(address: str, port: int, number: int = 0) -> Attempt:
-    """Connect, echo small messages and the payload, close. `number` (0, 1) chooses the time-outs."""
+class Turns:
+    """Bounds how many echoes begin at once; belongs to one event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, count: int = CONCURRENT_ECHOES) -> None:
+        self._loop = loop
+        self._free = count
+        self._waiting: Deque[asyncio.Future[None]] = collections.deque()
+
+    async def take(self) -> Callable[[], None]:
+        """Wait for a turn; what comes back ends it, as the turn's own time-out does."""
+        if self._free == 0:
+            turn: asyncio.Future[None] = self._loop.create_future()
+            self._waiting.append(turn)
+            await turn
+        else:
+            self._free -= 1
+        ended = False
+
+        def end() -> None:
+            nonlocal ended
+            if ended:
+                return
+            ended = True
+            timer.cancel()
+            if self._waiting:
+                self._waiting.popleft().set_result(None)
+            else:
+                self._free += 1
+
+        timer = self._loop.call_later(ECHO_TURN_S, end)
+        return end
+
+
+async def attempt(address: str, port: int, number: int = 0, turns: Optional[Turns] = None) -> Attempt:
+    """Connect, echo small messages and the payload, close. `number` (0, 1) chooses the time-out."""
     started = time.perf_counter()
     try:
         sock = socket.socket(address_family(address), socket.SOCK_STREAM)
@@ -76,7 +118,13 @@ async def attempt(address: str, port: int, number: int = 0) -> Attempt:
         failed = await _connect(sock, address, port, CONNECT_TIMEOUT_S[number])
         if failed is not None:
             return failed
-        return await _echo(sock, time.perf_counter() - started, ECHO_TIMEOUT_S[number])
+        connect_s = time.perf_counter() - started
+        end_turn = await turns.take() if turns is not None else None
+        try:
+            return await _echo(sock, connect_s)
+        finally:
+            if end_turn is not None:
+                end_turn()
     finally:
         sock.close()
 
@@ -95,8 +143,8 @@ async def _connect(sock: socket.socket, address: str, port: int, timeout_s: floa
         if await _writable(sock, timeout_s if extension == 0 else 1.0):
             number = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             return Attempt(outcome=outcome_of_error(number), errno=number) if number else None
-        state, retransmits = tcp_state(sock)
-        if state == TCP_SYN_SENT and retransmits > 0:
+        info = tcp_info(sock)
+        if info.state == TCP_SYN_SENT and info.retransmits > 0:
             return Attempt(outcome=ConnectOutcome.TIMED_OUT, errno=errno.ETIMEDOUT)
     return Attempt(outcome=ConnectOutcome.LOCAL_ERROR, errno=errno.ETIMEDOUT)
 
@@ -120,15 +168,24 @@ async def _writable(sock: socket.socket, timeout_s: float) -> bool:
         timer.cancel()
 
 
-def tcp_state(sock: socket.socket) -> Tuple[int, int]:
-    """(state, retransmits) from TCP_INFO: its bytes 0 and 2 (include/uapi/linux/tcp.h)."""
-    info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 8)
-    return info[0], info[2]
+@dataclass(frozen=True)
+class TcpInfo:
+    """The part of TCP_INFO that tells a time-out from a wait (include/uapi/linux/tcp.h)."""
+
+    state: int
+    retransmits: int  # of the segment that is waited for; of the SYN while connecting
+    unacknowledged: int  # segments
 
 
-async def _echo(sock: socket.socket, connect_s: float, timeout_s: float) -> Attempt:
+def tcp_info(sock: socket.socket) -> TcpInfo:
+    """What the kernel knows about a connection."""
+    data = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 32)
+    return TcpInfo(state=data[0], retransmits=data[2], unacknowledged=struct.unpack_from("=I", data, 24)[0])
+
+
+async def _echo(sock: socket.socket, connect_s: float) -> Attempt:
     conversation = _Conversation(sock, asyncio.get_running_loop())
-    outcome, number = await conversation.hold(timeout_s)
+    outcome, number = await conversation.hold()
     return Attempt(outcome=outcome, errno=number, connect_s=connect_s, round_trip_s=conversation.round_trip_s)
 
 
@@ -152,14 +209,15 @@ class _Conversation:
         self._sent_at = 0.0
         self._writing = False
 
-    async def hold(self, timeout_s: float) -> Tuple[ConnectOutcome, Optional[int]]:
-        timer = self._loop.call_later(timeout_s, self._settle, ConnectOutcome.SILENT)
+    async def hold(self) -> Tuple[ConnectOutcome, Optional[int]]:
+        self._give_up_at = self._loop.time() + ECHO_PATIENCE_S
+        self._timer = self._loop.call_later(ECHO_TIMEOUT_S, self._doubt)
         self._loop.add_reader(self._descriptor, self._guarded, self._read)
         try:
             self._guarded(self._say, SMALL)
             return await self._done
         finally:
-            timer.cancel()
+            self._timer.cancel()
             self._loop.remove_reader(self._descriptor)
             if self._writing:
                 self._loop.remove_writer(self._descriptor)
@@ -167,6 +225,14 @@ class _Conversation:
     def _settle(self, outcome: ConnectOutcome, number: Optional[int] = None) -> None:
         if not self._done.done():
             self._done.set_result((outcome, number))
+
+    def _doubt(self) -> None:
+        info = tcp_info(self._sock)
+        eaten = info.unacknowledged > 0 and info.retransmits >= _REPEATED_OFTEN
+        if eaten or self._loop.time() >= self._give_up_at:
+            self._settle(ConnectOutcome.SILENT)
+        else:
+            self._timer = self._loop.call_later(_DOUBT_EVERY_S, self._doubt)
 
     def _guarded(self, step: Callable[..., None], *arguments: bytes) -> None:
         try:

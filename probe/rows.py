@@ -36,6 +36,11 @@ def dump(value: object) -> bytes:
     return json.dumps(encode(value), separators=(",", ":")).encode()
 
 
+def judging_name(stage: str) -> str:
+    """The mark of a node that has begun to judge."""
+    return f"judging-{stage}"
+
+
 def verdict_name(stage: str) -> str:
     return f"verdict-{stage}.json"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import threading
 import time
@@ -22,6 +23,7 @@ from probe.rows import (
     Say,
     Waiter,
     dump,
+    judging_name,
     read_reports,
     read_verdict,
     row_names,
@@ -33,6 +35,10 @@ T = TypeVar("T")
 # Rank k judges k times this after rank 0 may: long enough for a lower rank to read all rows
 # and post. A second signal is ignored by CloudFormation, so a hasty first one would win.
 TURN_S = 3.0
+
+# Judging 64 broken nodes takes seconds on a busy machine. While the mark of a judging node
+# stands, others wait this long for its verdict before they judge themselves.
+JUDGE_PATIENCE_S = 30.0
 
 # EC2's answers sharpen a verdict from "silent drop" to the rule; not worth more than this.
 RULES_PATIENCE_S = 8.0
@@ -113,11 +119,20 @@ def settle(bench: Bench, stage: str, own: Optional[NodeReport], rank: int, *, co
     Raises:
         BoardError: the meeting place can no longer be read.
     """
-    listing, stands = bench.waiter.until(
-        lambda seen: seen.verdict(stage) is not None, time.monotonic() + rank * TURN_S
-    )
+    turn = time.monotonic() + rank * TURN_S
+    judging_since: Optional[float] = None
+
+    def my_turn_or_done(seen: Listing) -> bool:
+        nonlocal judging_since
+        now = time.monotonic()
+        if judging_since is None and seen.having(judging_name(stage)):
+            judging_since = now
+        judging = judging_since is not None and now - judging_since < JUDGE_PATIENCE_S
+        return seen.verdict(stage) is not None or (now >= turn and not judging)
+
+    listing, _ = bench.waiter.until(my_turn_or_done, turn + JUDGE_PATIENCE_S)
     name = listing.verdict(stage)
-    if stands and name is not None:
+    if name is not None:
         bench.say(f"verdict of {name.partition('/')[0]}")
         return read_verdict(bench.place.board, name)
     return _judge_and_tell(bench, stage, own, listing, complete=complete)
@@ -127,6 +142,8 @@ def _judge_and_tell(
     bench: Bench, stage: str, own: Optional[NodeReport], listing: Listing, *, complete: bool
 ) -> Diagnosis:
     place = bench.place
+    with contextlib.suppress(BoardError):  # only spares the others the work
+        place.board.post(judging_name(stage), b"")
     members = listing.members()
     rules = Background(lambda: bench.publisher.read_rules([member.member_id for member in members]), "rules")
     started = time.monotonic()
@@ -159,8 +176,13 @@ def _judged(
     """The judgement; one that breaks is UNKNOWN, and is told like any other."""
     # Loaded here: only the judging node needs the catalogue, and not before its rows are there.
 
+    work = Background(lambda: judge(reports, expectation, snapshot=rules), "judge")
     try:
-        return judge(reports, expectation, snapshot=rules)
+        judged = work.result(JUDGE_PATIENCE_S)
+        return judged or Diagnosis(
+            verdict=Verdict.UNKNOWN,
+            unanswered=(f"the judgement of {len(reports)} rows did not end within {JUDGE_PATIENCE_S:g} s",),
+        )
     except Exception:  # noqa: BLE001 - whatever it is, a waiting deploy must hear UNKNOWN, not silence
         where = traceback.format_exc(limit=-3).strip()
         return Diagnosis(verdict=Verdict.UNKNOWN, unanswered=(f"the judgement itself failed: {where}",))

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -72,7 +73,9 @@ def test_nobody_listens(mesh: Mesh) -> None:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waits for an echo half a second, so that tests of silence are short."""
-    monkeypatch.setattr(outcome, "ECHO_TIMEOUT_S", (0.5, 0.5))
+    monkeypatch.setattr(outcome, "ECHO_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(outcome, "ECHO_PATIENCE_S", 0.5)
+    monkeypatch.setattr(outcome, "_DOUBT_EVERY_S", 0.1)
 
 
 @pytest.mark.usefixtures("impatient")
@@ -91,6 +94,22 @@ def test_wrong_echo(mesh: Mesh) -> None:
     """Something that answers, but not with the echo, is SILENT."""
     with server(lambda connection: connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 2)) as port:
         assert probed(mesh, port).outcome is ConnectOutcome.SILENT
+
+
+def test_a_starved_peer_is_waited_for(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An echo that comes after the time-out still counts: the peer's kernel had taken the data."""
+    monkeypatch.setattr(outcome, "ECHO_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(outcome, "_DOUBT_EVERY_S", 0.1)
+
+    def slowly(connection: socket.socket) -> None:
+        time.sleep(0.6)
+        with contextlib.suppress(OSError):
+            while data := connection.recv(65536):
+                connection.sendall(data)
+
+    with server(slowly) as port:
+        seen = probed(mesh, port)
+    assert (seen.outcome, seen.attempts) == (ConnectOutcome.CONNECTED, 1)
 
 
 @pytest.mark.usefixtures("impatient")
