@@ -1,8 +1,9 @@
 """The usual way, `nc -zv -w 2` over all pairs and ports, beside the mesh stage of the probe.
 
 Both try the same targets (the probe's own plan), against the same listeners, on the same nodes,
-one after the other. nc gets the kinder of its two usual forms: a loop on every node, all nodes
-at once; the sum of the loops is what one loop, over ssh from one terminal, takes at least.
+one after the other. The target is held against the faster of nc's two usual forms, a loop on every
+node, all nodes at once. The other, one loop over all nodes from one terminal, is run where it takes
+seconds; on the famous failure it would wait 24 minutes, so there the nodes' loops are added up.
 """
 
 from __future__ import annotations
@@ -49,7 +50,11 @@ def measure(_options: Options) -> Result:
         what = f"{name}, {NODES} nodes, {found['probes']} targets, {found['open']} open"
         ours = Figure(label="fullmesh: mesh stage", value=found["mesh_s"])
         loops = Figure(label="nc -zv -w 2: a loop on every node, all at once", value=found["nc_wall_s"])
-        one = Figure(label="nc -zv -w 2: one loop (sum of the nodes' loops)", value=found["nc_sum_s"])
+        one = Figure(
+            label="nc -zv -w 2: one loop over all nodes",
+            value=found["nc_one_loop_s"],
+            note="" if found["nc_one_loop_was_run"] else "not run: the nodes' loops added up",
+        )
         comparisons += [
             Comparison(what=what, ours=ours, theirs=loops, target=target),
             Comparison(what=what, ours=ours, theirs=one),
@@ -66,32 +71,32 @@ def measure(_options: Options) -> Result:
 def inside(nodes: int) -> dict[str, Any]:
     """Both scenarios in namespaces of this process's own."""
     with Arena(nodes) as arena:
-        found = {}
-        for name in SCENARIOS:
-            if name == "all open":
-                arena.open_all_tcp()
-                rounds = sorted(
-                    (_one(arena) for _ in range(ROUNDS)), key=lambda item: item["nc_wall_s"] / item["mesh_s"]
-                )
-                found[name] = rounds[len(rounds) // 2]
-            else:
-                arena.open_only_master_port()
-                found[name] = _one(arena)
+        found: dict[str, Any] = {}
+        arena.open_only_master_port()
+        found["famous failure"] = _one(arena, run_one_loop=False)
+        arena.open_all_tcp()
+        rounds = [_one(arena, run_one_loop=True) for _ in range(ROUNDS)]
+        rounds.sort(key=lambda item: item["nc_wall_s"] / item["mesh_s"])
+        found["all open"] = rounds[len(rounds) // 2]
         return found
 
 
-def _one(arena: Arena) -> dict[str, Any]:
+def _one(arena: Arena, *, run_one_loop: bool) -> dict[str, Any]:
     with Ranks(mesh_stage.commands(arena), environment=arena.environment()) as ranks:
         mesh = mesh_stage.run(ranks)
-        loops = _run_nc(arena, mesh)
+        at_once = _run_nc(arena, mesh, workers=len(arena.addresses))
+        one_loop = _run_nc(arena, mesh, workers=1) if run_one_loop else None
     ours = mesh_answers(mesh)
-    demand_same(ours, loops.answers)
+    for loops in (at_once, one_loop):
+        if loops is not None:
+            demand_same(ours, loops.answers)
     return {
         "probes": len(ours),
         "open": sum(answer == "open" for answer in ours.values()),
         "mesh_s": round(mesh.stage_s, 3),
-        "nc_wall_s": round(loops.wall_s, 3),
-        "nc_sum_s": round(loops.sum_s, 3),
+        "nc_wall_s": round(at_once.wall_s, 3),
+        "nc_one_loop_s": round(at_once.sum_s if one_loop is None else one_loop.wall_s, 3),
+        "nc_one_loop_was_run": one_loop is not None,
     }
 
 
@@ -139,7 +144,8 @@ def demand_same(ours: Answers, theirs: Answers) -> None:
         raise BenchError(f"the probe and nc disagree on {len(differ)} of {len(ours)} targets: {shown}")
 
 
-def _run_nc(arena: Arena, mesh: MeshRun) -> NcRun:
+def _run_nc(arena: Arena, mesh: MeshRun, workers: int) -> NcRun:
+    """A loop on every node, `workers` nodes at a time."""
     targets: dict[str, list[str]] = {address: [] for address in arena.addresses}
     for source, probe in mesh.outcomes():
         targets[source].append(f"{probe.address} {probe.port}\n")
@@ -158,7 +164,7 @@ def _run_nc(arena: Arena, mesh: MeshRun) -> NcRun:
         return parse_nc(address, done.stdout), time.monotonic() - started
 
     started = time.monotonic()
-    with ThreadPoolExecutor(len(arena.addresses)) as pool:
+    with ThreadPoolExecutor(workers) as pool:
         loops = list(pool.map(loop, range(len(arena.addresses))))
     wall_s = time.monotonic() - started
     merged: Answers = {}
