@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from typing import Callable, Dict, List, Sequence, Set, Tuple
+from typing import Callable, Dict, List, Sequence, Set
 
 from diagnosis.case import Case
 from diagnosis.causes import finding
@@ -17,7 +17,7 @@ from diagnosis.report import ConnectOutcome, Finding
 
 def judge_answers(case: Case) -> Opinion:
     """Causes of every answer that is not an echo, against proven listeners."""
-    return total((_refused(case), _unroutable(case), _silent(case), _local(case)))
+    return total((_refused(case), _unroutable(case), _silent(case)))
 
 
 # --- refused and unreachable -----------------------------------------------------------------
@@ -205,38 +205,6 @@ def _silent_without_row(case: Case, flows: Set[Flow]) -> Opinion:
             )
         )
     return total(opinions)
-
-
-# --- this host could not try -----------------------------------------------------------------
-
-
-_LOCAL_CAUSES = {
-    errno.EMFILE: ("fd-limit", "ran out of file descriptors"),
-    errno.ENFILE: ("fd-limit", "ran out of file descriptors"),
-    errno.EADDRNOTAVAIL: ("port-exhaustion", "had no ephemeral port left"),
-}
-
-
-def _local(case: Case) -> Opinion:
-    by_place: Dict[Tuple[int, int], Set[Flow]] = {}
-    for flow in case.matrix.with_outcome(ConnectOutcome.LOCAL_ERROR):
-        number = case.matrix.probes[flow].errno
-        if number in _LOCAL_CAUSES:
-            by_place.setdefault((flow.source, number), set()).add(flow)
-    causes = []
-    for (place, number), flows in sorted(by_place.items()):
-        cause_id, words = _LOCAL_CAUSES[number]
-        causes.append(
-            finding(
-                cause_id,
-                case.subject(place),
-                summary=f"{case.name(place)} {words} while it probed ({len(flows)} probes)",
-                evidence=case.evidence(flows),
-                fields=case.fields(place),
-                at_s=case.at_s(flows),
-            )
-        )
-    return Opinion(causes=tuple(causes))
 
 
 def _by_place(case: Case, flows: Set[Flow], named: Callable[[str, Set[Flow]], Finding]) -> List[Finding]:

@@ -82,10 +82,10 @@ class Case:
         if place is not None:
             values.update(self._of_member(self.members[place]))
         elif self.members:
-            values["instance_id"] = self.members[0].member_id
+            values["instance_id"] = _instance(self.members[0])
         if peer is not None:
             other = self.members[peer]
-            values.update(peer_address=other.address, peer_instance_id=other.member_id)
+            values.update(peer_address=other.address, peer_instance_id=_instance(other))
             values["peer_cidr"] = f"{other.address}/32"
         return {key: value for key, value in values.items() if value not in (None, "")}
 
@@ -95,12 +95,16 @@ class Case:
         return {
             "rank": member.rank,
             "address": member.address,
-            "instance_id": member.member_id,
+            "instance_id": _instance(member),
             "name": (host.hostname if host else None) or member.name,
             "interface": host.interface if host else None,
             "interface_id": interface.id if interface else None,
             "subnet_id": interface.subnet_id if interface else None,
         }
+
+    @property
+    def on_ec2(self) -> bool:
+        return any(_instance(member) for member in self.members)
 
     def at_s(self, flows: Iterable[Flow]) -> Optional[float]:
         """The earliest probe of these flows."""
@@ -162,3 +166,8 @@ class Case:
         need = PortSet.of([*probed, master, self.ephemeral])
         ids: Sequence[str] = [member.member_id for member in self.members]
         return reachability(self.lookup or self.snapshot, ids, need, PortSet.of([self.ephemeral]))
+
+
+def _instance(member: Member) -> Optional[str]:
+    """The EC2 instance id; None away from EC2."""
+    return member.member_id if member.member_id.startswith("i-") else None

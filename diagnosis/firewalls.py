@@ -37,6 +37,12 @@ class HostFirewalls:
                 return place, decision.lines
         return None
 
+    def to_itself(self, place: int, port: int) -> Optional[Decision]:
+        """What a host does with a connection to its own address, which goes over loopback."""
+        firewall, own = self._parsed[place], self._members[place].address
+        packet = Packet(source=own, destination=own, port=port, interface="lo")
+        return None if firewall is None else firewall.decide(Hook.INPUT, packet)
+
     def suspects(self, flow: Flow, *kinds: Does) -> Set[int]:
         """Members whose firewall may stop the flow in one of these ways: unread, or a rule that may fit."""
         return {

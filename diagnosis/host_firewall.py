@@ -249,8 +249,8 @@ def _address_in(address: str, value: str) -> Fit:
 
 def _interface_is(interface: Optional[str], value: str) -> Fit:
     name = value.strip('"')
-    if name == "lo":  # members are never reached over loopback
-        return Fit.NO
+    if name == "lo":  # members are reached over loopback only by themselves
+        return _sure(interface == "lo")
     if interface is None:
         return Fit.MAYBE
     wild = name.endswith(("*", "+"))

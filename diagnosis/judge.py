@@ -19,6 +19,7 @@ from diagnosis.membership import Expectation, Member, take_roll
 from diagnosis.names import judge_names, unread_names
 from diagnosis.nodes import judge_nodes, slowest
 from diagnosis.opinion import Opinion, total
+from diagnosis.own_host import judge_own_host
 from diagnosis.ranks import judge_ranks
 from diagnosis.report import Diagnosis, Finding, NodeReport, NodeVerdict, Verdict
 from diagnosis.timeouts import judge_timeouts
@@ -40,7 +41,7 @@ def judge(
         extra: findings from elsewhere (a refused launch, an error while publishing).
     """
     case = Case(take_roll(reports, expectation), expectation, snapshot)
-    mesh = total((judge_timeouts(case), judge_answers(case)))
+    mesh = total((judge_own_host(case), judge_timeouts(case), judge_answers(case)))
     around = total((judge_launch(case), judge_ranks(case), judge_names(case)))
     nodes = judge_nodes(case)
     others = _unique((*around.causes, *nodes.causes, *extra))

@@ -167,7 +167,7 @@ class ReachabilityMatrix:
                 str(flow.port): self.probes[flow].outcome for flow in flows
             }
             for listener in listeners(self.members[destination]):
-                if listener.opened and len(self.members) <= EVERY_LISTENER_UP_TO_NODES:
+                if len(self.members) <= EVERY_LISTENER_UP_TO_NODES:
                     outcomes.setdefault(str(listener.port), None)
             seen = [self.probes[flow].round_trip_s for flow in flows]
             trips = [trip for trip in seen if trip is not None]

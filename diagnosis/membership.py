@@ -61,8 +61,9 @@ class Roster:
 
     @property
     def one_host(self) -> bool:
-        """Whether all members share one address: then loopback is a fair address."""
-        return len({member.address for member in self.members}) <= 1
+        """Whether all members are on one host (one address, or all loopback): loopback is fair there."""
+        addresses = {member.address for member in self.members}
+        return len(addresses) <= 1 or all(is_loopback(address) for address in addresses)
 
     def master(self) -> Optional[Member]:
         return next((member for member in self.members if member.rank == 0), None)
@@ -70,6 +71,14 @@ class Roster:
 
 def pair_subject(source: Member, destination: Member) -> str:
     return f"pair:{source.rank}>{destination.rank}"
+
+
+def is_loopback(address: str) -> bool:
+    """Whether this is 127.x or ::1; what is no address is not."""
+    try:
+        return ipaddress.ip_address(address.partition("%")[0]).is_loopback
+    except ValueError:
+        return False
 
 
 def address_key(address: str) -> Tuple[int, int, str]:

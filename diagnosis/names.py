@@ -8,7 +8,7 @@ from typing import Dict, Optional, Tuple, Union
 
 from diagnosis.case import Case
 from diagnosis.causes import finding
-from diagnosis.membership import Member
+from diagnosis.membership import Member, is_loopback
 from diagnosis.opinion import NOTHING, Opinion, total
 from diagnosis.report import Finding, HostFacts
 
@@ -115,13 +115,13 @@ class _Node:
         if self._host.interfaces is None:
             published: Optional[str] = addresses[0]
         else:
-            published = next((a for a in addresses if _is_loopback(a) or a in self._local), None)
+            published = next((a for a in addresses if is_loopback(a) or a in self._local), None)
         if published is None:
             words = f"its own name {name} resolves to {addresses[0]}, which this host does not have"
             return self._named(
                 "hostname-stale-ip", words, resolves, f"addresses: {', '.join(sorted(self._local))}"
             )
-        if _is_loopback(published):
+        if is_loopback(published):
             words = f"its own name {name} resolves to {published}, so Gloo publishes loopback"
             return self._named("hostname-loopback", words, resolves, "GLOO_SOCKET_IFNAME is not set")
         return self._wrong_interface(published, resolves)
@@ -159,7 +159,7 @@ class _Node:
             what = "has no address" if name in interfaces else "does not exist"
             missing = self._named("ifname-missing", f"{shown}, but {name} {what} here", shown, have)
             return None if told else missing
-        if name == "lo" or _is_loopback(addresses[0]):
+        if name == "lo" or is_loopback(addresses[0]):
             return self._named("ifname-loopback", f"{shown}, so Gloo publishes {addresses[0]}", shown)
         return self._wrong_interface(addresses[0], shown)
 
@@ -208,11 +208,6 @@ def _heterogeneous(case: Case) -> Opinion:
         at_s=min((r.started_at for r in reports if r and r.started_at is not None), default=None),
     )
     return Opinion(causes=(cause,))
-
-
-def _is_loopback(address: str) -> bool:
-    parsed = _parse(address)
-    return parsed is not None and parsed.is_loopback
 
 
 def _parse(text: str) -> Optional[Address]:

@@ -101,7 +101,11 @@ class _Timeouts:
         summary = (
             f"members reach each other on {case.expectation.master_port} but not on ports {case.ephemeral} "
             f"({len(pairs)} of {every} pairs, silent drop); "
-            f'security group lacks "all TCP from itself"'
+            + (
+                'security group lacks "all TCP from itself"'
+                if case.on_ec2
+                else 'what filters between them (on EC2 the security group) lacks "all TCP from itself"'
+            )
         )
         evidence = [
             f"MASTER_PORT {case.expectation.master_port}: echoed on {len(masters)} of {every} pairs",

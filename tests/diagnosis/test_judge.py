@@ -125,7 +125,7 @@ def test_a_registered_member_that_answers_nobody_has_candidates() -> None:
 
 def test_several_rows_of_one_member_count_as_one() -> None:
     """The mesh's row and the collective's are one member's; the later one adds to the earlier."""
-    rows = healthy(collective=True)
+    rows = tuple(dataclasses.replace(item, finished_at=STARTED_AT + 20) for item in healthy(collective=True))
     diagnosis = diagnose((*healthy(), *rows), 4, stages=BOTH)
     assert diagnosis == diagnose(rows, 4, stages=BOTH)
 

@@ -15,6 +15,7 @@ from tests.cluster.world import ALLOW_ALL, World, cluster, from_cidr, from_group
 from tests.diagnosis.builders import (
     MASTER_PORT,
     Reports,
+    change,
     diagnose,
     dies,
     drops,
@@ -438,6 +439,55 @@ def test_two_independent_causes_are_both_named(name: str) -> None:
     diagnosis = judge(rows, expect(len(rows)), world.snapshot() if world else None)
     assert sorted(named(diagnosis)) == sorted(expected)
     assert diagnosis.candidates == ()
+
+
+@pytest.mark.parametrize(
+    ("number", "rules", "causes", "candidates"),
+    [
+        (errno.ETIMEDOUT, DROP_ALL.replace('iif "lo" accept', ""), [("os-firewall-drop", "node:2")], []),
+        (errno.ETIMEDOUT, None, [("os-firewall-drop", "node:2")], []),
+        (errno.EHOSTUNREACH, None, [("os-firewall-reject", "node:2")], []),
+        (errno.ETIMEDOUT, "", [], [("os-firewall-drop", "node:2")]),
+    ],
+)
+def test_a_host_that_does_not_reach_itself_is_its_own_firewall(
+    number: int, rules: Optional[str], causes: Named, candidates: Named
+) -> None:
+    """The proof of a listener goes over loopback, where no security group is; peers cannot probe it."""
+    rows = on_host(healthy(), [2], firewall_rules=rules)
+    lost = tuple(dataclasses.replace(item, opened=False, errno=number) for item in rows[2].listeners or ())
+    rows = change(rows, 2, listeners=lost)
+    rows = tuple(
+        dataclasses.replace(item, probes=tuple(one for one in item.probes or () if one.destination != "i-2"))
+        for item in rows
+    )
+    diagnosis = diagnose(rows)
+    assert named(diagnosis) == causes
+    assert suspected(diagnosis) == candidates
+    assert diagnosis.verdict is Verdict.FAIL
+    untried = {(pair.source, pair.destination) for pair in diagnosis.pairs if None in pair.outcomes.values()}
+    assert untried == {(0, 2), (1, 2), (3, 2)}
+
+
+def test_away_from_ec2_no_instance_id_is_made_up() -> None:
+    """Members of a launcher are no instances: commands say what is missing, words what filters."""
+    rows = drops(healthy(), lambda s, d, p: p != MASTER_PORT)
+    renamed = tuple(
+        dataclasses.replace(
+            item,
+            member_id=f"h-{node}",
+            members={key.replace("i-", "h-"): value for key, value in item.members.items()},
+            probes=tuple(
+                dataclasses.replace(one, destination=one.destination.replace("i-", "h-"))
+                for one in item.probes or ()
+            ),
+        )
+        for node, item in enumerate(rows)
+    )
+    (cause,) = diagnose(renamed).causes
+    assert cause.id == "sg-only-master-port"
+    assert "on EC2 the security group" in cause.summary
+    assert cause.commands[0].startswith("aws ec2 describe-instances --instance-ids INSTANCE_ID ")
 
 
 def test_refused_is_never_a_security_group() -> None:
