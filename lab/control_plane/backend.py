@@ -15,23 +15,22 @@ from contextlib import AbstractContextManager
 from typing import Any
 from xml.sax.saxutils import escape
 
-# ministack ships no type information.
-import ministack.app as _app  # type: ignore[import-untyped]
-import ministack.core.responses as _responses  # type: ignore[import-untyped]
-import ministack.services.autoscaling as _autoscaling  # type: ignore[import-untyped]
-import ministack.services.cloudformation as _cloudformation  # type: ignore[import-untyped]
-import ministack.services.cloudformation.custom_resource as _custom_resource  # type: ignore[import-untyped]
-import ministack.services.cloudformation.drift as _drift  # type: ignore[import-untyped]
-import ministack.services.cloudformation.engine as _engine  # type: ignore[import-untyped]
-import ministack.services.cloudformation.handlers as _handlers  # type: ignore[import-untyped]
-import ministack.services.cloudformation.provisioners as _provisioners  # type: ignore[import-untyped]
-import ministack.services.cloudformation.stacks as _stacks  # type: ignore[import-untyped]
-import ministack.services.cloudformation.wait_conditions as _wait_conditions  # type: ignore[import-untyped]
-import ministack.services.cloudwatch as _cloudwatch  # type: ignore[import-untyped]
-import ministack.services.ec2 as _ec2  # type: ignore[import-untyped]
-import ministack.services.eventbridge as _eventbridge  # type: ignore[import-untyped]
-import ministack.services.iam as _iam  # type: ignore[import-untyped]
-import ministack.services.s3 as _s3  # type: ignore[import-untyped]
+import ministack.app as _app
+import ministack.core.responses as _responses
+import ministack.services.autoscaling as _autoscaling
+import ministack.services.cloudformation as _cloudformation
+import ministack.services.cloudformation.custom_resource as _custom_resource
+import ministack.services.cloudformation.drift as _drift
+import ministack.services.cloudformation.engine as _engine
+import ministack.services.cloudformation.handlers as _handlers
+import ministack.services.cloudformation.provisioners as _provisioners
+import ministack.services.cloudformation.stacks as _stacks
+import ministack.services.cloudformation.wait_conditions as _wait_conditions
+import ministack.services.cloudwatch as _cloudwatch
+import ministack.services.ec2 as _ec2
+import ministack.services.eventbridge as _eventbridge
+import ministack.services.iam as _iam
+import ministack.services.s3 as _s3
 
 PINNED_VERSION = "1.5.33"
 
