@@ -53,8 +53,8 @@ def cdk(state: LabState, log: Path, *arguments: str) -> toolchain.CdkResult:
 
 def bootstrap(state: LabState, log: Path) -> bool:
     """`cdk bootstrap`; False when it failed (the log says why)."""
-    account = client(state, "sts").get_caller_identity()["Account"]
-    return cdk(state, log, "bootstrap", f"aws://{account}/{state.region}").status == 0
+    env = toolchain.environment(state.endpoint_url, state.region)
+    return toolchain.bootstrap(env, state.region, log).status == 0
 
 
 def deploy(state: LabState, log: Path, context: dict[str, str]) -> Deployment:

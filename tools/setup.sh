@@ -44,11 +44,12 @@ install_packages() {
 install_torch() {
     local requirement cpu_index
     requirement="$(grep -v '^#' requirements-torch.txt)"
-    # Plain "torch" brings several GB of CUDA. A "+cpu" build where pip is configured with one;
-    # else the index of CPU builds that the nodes use, too.
+    # Plain "torch" brings several GB of CUDA. So: a "+cpu" build where pip is configured with one;
+    # else the index of CPU builds that the nodes use, too; only where neither answers, the plain one.
     cpu_index="$(.venv/bin/python -c 'from cluster.spec import ClusterSpec; print(ClusterSpec().torch_index_url)')"
     .venv/bin/pip install --quiet "$requirement+cpu" ||
-        .venv/bin/pip install --quiet --index-url "$cpu_index" "$requirement"
+        .venv/bin/pip install --quiet --index-url "$cpu_index" "$requirement" ||
+        .venv/bin/pip install --quiet "$requirement"
 }
 
 install_awscli() {
@@ -61,7 +62,8 @@ install_awscli() {
 install_cdk_cli() {
     local npm
     mapfile -t npm < <(.venv/bin/python -c 'from lab import toolchain; print(*toolchain.npm_command(), sep="\n")')
-    PATH="$(dirname "${npm[0]}"):$PATH" "${npm[@]}" ci --no-audit --no-fund --loglevel=error
+    # The system's certificates, too, as pip takes them: proxies of organisations have their own.
+    PATH="$(dirname "${npm[0]}"):$PATH" NODE_OPTIONS=--use-system-ca "${npm[@]}" ci --no-audit --no-fund --loglevel=error
 }
 
 [ "$(uname -s)" = Linux ] || fail "this machine runs $(uname -s); the lab needs Linux (network namespaces and nftables)"
