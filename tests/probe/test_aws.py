@@ -46,6 +46,7 @@ def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         "GATEWAY_PORT": str(port),
         "IOT_MTLS_ENABLED": "0",
         "HOME": str(folder),
+        "TMPDIR": str(folder),  # it leaves a file named after its port there
     }
     with (folder / "log").open("w") as log:
         program = str(Path(sys.executable).with_name("ministack"))

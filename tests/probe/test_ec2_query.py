@@ -73,6 +73,23 @@ def answer(operation: str, inner: str) -> bytes:
     ).encode()
 
 
+def whole_xml_of(shape: Shape, name: str, levels: int) -> str:
+    """An element with every field of the shape, and two items in every list, down to `levels`."""
+    if isinstance(shape, StructureShape):
+        inner = "".join(
+            whole_xml_of(member, member.serialization.get("name", key), levels - 1)
+            for key, member in shape.members.items()
+            if levels > 0
+        )
+    elif isinstance(shape, ListShape):
+        inner = whole_xml_of(shape.member, "item", levels - 1) * (2 if levels > 0 else 0)
+    else:
+        inner = {"integer": "7", "boolean": "true", "timestamp": "2025-11-18T09:14:27.000Z"}.get(
+            shape.type_name, "text"
+        )
+    return f"<{name}>{inner}</{name}>"
+
+
 def test_documents_are_those_of_the_snapshot() -> None:
     """Every document read here is one that a snapshot knows, under the same name."""
     assert set(OPERATIONS) == set(DOCUMENTS) - {"security-group-rules"}
@@ -89,6 +106,18 @@ def test_every_field_of_the_model_reads_as_botocore_reads_it(operation: str, dat
     inner = "".join(
         data.draw(xml_of(member, member.serialization.get("name", name), 1))
         for name, member in shape.members.items()
+    )
+    xml = answer(operation, inner)
+    assert parse_answer(xml) == printed_by_the_command(operation, xml)
+
+
+@pytest.mark.parametrize("levels", range(1, 12))
+@pytest.mark.parametrize("operation", sorted(OPERATIONS.values()))
+def test_the_whole_model_reads_as_botocore_reads_it(operation: str, levels: int) -> None:
+    """An answer with all fields down to any depth, and empty elements below it, reads alike."""
+    inner = "".join(
+        whole_xml_of(member, member.serialization.get("name", name), levels)
+        for name, member in output_shape(operation).members.items()
     )
     xml = answer(operation, inner)
     assert parse_answer(xml) == printed_by_the_command(operation, xml)

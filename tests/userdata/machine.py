@@ -82,6 +82,7 @@ def control_plane(folder: Path) -> Iterator[None]:
         "GATEWAY_PORT": "4566",
         "IOT_MTLS_ENABLED": "0",
         "HOME": str(folder),
+        "TMPDIR": str(folder),  # it leaves a file named after its port there
     }
     with (folder / "ministack.log").open("w") as log:
         server = subprocess.Popen(
@@ -149,7 +150,7 @@ def root(folder: Path, hidden: list[str], mounts: dict[str, str]) -> Iterator[Pa
             run("mount", "--bind", "/dev/null", str(folder / program.lstrip("/")))
         yield folder
     finally:
-        run("umount", "--recursive", "--lazy", str(folder))
+        run("umount", "--lazy", str(folder))
 
 
 def handle(name: str) -> str:
