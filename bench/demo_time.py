@@ -33,10 +33,12 @@ class NamedCause:
 
     named_after_boot_s: from the start of the last node's first process to the stack event that
     names the cause. A node knows its own start to one second, rounded so that this is never too short.
+    parts_s: that time, cut where the last node began to probe and where the last node had its row.
     """
 
     cause: str
     named_after_boot_s: float
+    parts_s: dict[str, float]
     event: str
     timings_s: dict[str, float]
 
@@ -45,12 +47,13 @@ class NamedCause:
             "measured_at": record.now(),
             "cause": self.cause,
             "named_after_boot_s": round(self.named_after_boot_s, 2),
+            "parts_s": self.parts_s,
             "event": self.event,
             "timings_s": self.timings_s,
         }
 
 
-def measure(options: Options) -> Result:
+def measure(_options: Options) -> Result:
     total_s, steps = create_complete(NODES)
     named = famous_failure(NODES)
     return Result(
@@ -67,12 +70,20 @@ def measure(options: Options) -> Result:
                     value=named.named_after_boot_s,
                     note=named.cause,
                 ),
-                theirs=stored_torch(options.output),
+                theirs=stored_torch(),
                 target=NAMED_TARGET,
             ),
         ),
         data={"nodes": NODES, "steps_s": steps, "famous_failure": named.document()},
+        notes=(
+            "lab start to CREATE_COMPLETE: " + _listed(steps),
+            "boot to the named cause: " + _listed(named.parts_s),
+        ),
     )
+
+
+def _listed(parts: dict[str, float]) -> str:
+    return ", ".join(f"{name} {seconds:.1f} s" for name, seconds in parts.items())
 
 
 def create_complete(nodes: int) -> tuple[float, dict[str, float]]:
@@ -113,20 +124,28 @@ def famous_failure(nodes: int) -> NamedCause:
                 if result.complete or causes != [FAULT]:
                     raise BenchError(f"the demo named {causes or 'nothing'}, not {FAULT}: {result.event}")
                 named_at = _failure_event_at(state, options.cluster)
-                booted_at = _last_boot(state, result.evidence, nodes)
+                rows = _rows(state, result.evidence, nodes)
         except demo.DemoError as error:
             raise BenchError(f"the demo could not run: {error}") from error
+        booted_at, started_at, finished_at = (
+            max(row[moment] for row in rows) for moment in ("booted_at", "started_at", "finished_at")
+        )
         return NamedCause(
             cause=causes[0],
             named_after_boot_s=named_at - booted_at,
+            parts_s={
+                "boot to probe": round(started_at - booted_at, 2),
+                "probe to row": round(finished_at - started_at, 2),
+                "row to event": round(named_at - finished_at, 2),
+            },
             event=result.event,
             timings_s=dict(result.timings_s),
         )
 
 
-def stored_torch(folder: Path) -> Figure:
+def stored_torch() -> Figure:
     """Plain torch's first error with its own time-out, from the record that --default-timeout left."""
-    kept = record.read(folder, "raw_torch") or {}
+    kept = record.read(record.MEASUREMENTS, "raw_torch") or {}
     label = "plain torch with its own time-out: first error (stored)"
     for run in kept.get("runs", []):
         if run["is_torch_default"]:
@@ -149,21 +168,25 @@ def _failure_event_at(state: LabState, stack: str) -> float:
     return min(moments)
 
 
-def _last_boot(state: LabState, verdict: str, nodes: int) -> float:
-    """The latest start of a node's first process, from the rows beside the verdict."""
+def _rows(state: LabState, verdict: str, nodes: int) -> list[dict[str, Any]]:
+    """Every node's row of the mesh, from beside the verdict.
+
+    Raises:
+        BenchError: a row is missing, or does not tell when its node began.
+    """
     bucket, _, key = verdict.removeprefix("s3://").partition("/")
     prefix = "/".join(key.split("/")[:2]) + "/"  # rows/RUN/
     s3 = deploy.client(state, "s3")
     pages = s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
     keys = [item["Key"] for page in pages for item in page.get("Contents", [])]
-    rows = [
+    rows: list[dict[str, Any]] = [
         json.loads(s3.get_object(Bucket=bucket, Key=key)["Body"].read())
         for key in keys
         if key.endswith("/mesh.json")
     ]
-    moments = [row["booted_at"] for row in rows if row.get("booted_at") is not None]
-    if len(moments) != nodes:
+    telling = [row for row in rows if row.get("booted_at") is not None]
+    if len(telling) != nodes:
         raise BenchError(
-            f"{len(moments)} of {nodes} rows in s3://{bucket}/{prefix} tell when their node began"
+            f"{len(telling)} of {nodes} rows in s3://{bucket}/{prefix} tell when their node began"
         )
-    return float(max(moments))
+    return telling
