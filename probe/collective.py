@@ -1,7 +1,8 @@
 """A real all_reduce over Gloo: the answer is known, then the time is taken. Imports torch.
 
 A worker process: `main` reads a CollectiveTask from its first argument and writes a
-CollectiveResult to the file named by its second, whatever happens, a hang included.
+CollectiveResult to the file named by its second, whatever happens, a hang included. It says
+on a descriptor when torch is imported, and begins when standard input says so.
 """
 
 from __future__ import annotations
@@ -19,22 +20,24 @@ from typing import Any, List, Optional
 
 from cluster.serial import decode, encode
 from diagnosis.report import CollectiveResult, Verdict
-from probe.collective_process import WATCHDOG_FACTOR, CollectiveTask
+from probe.collective_process import GO, WATCHDOG_FACTOR, CollectiveTask
 
 # Elements of the known-answer rounds: one, one segment, several segments (Gloo cuts at 1 MiB).
 KNOWN_SIZES = (1, 1_000, 300_007)
 RAMP = 1021  # a prime, so that shifted or repeated segments show
 # The measurement takes about this long: enough to be steady, not to hold up a deploy.
-MEASURE_S = 3.0
-MAX_ROUNDS = 10
+MEASURE_S = 1.0
+MAX_ROUNDS = 5
 _FLOAT32_BYTES = 4
 
 
 class Worker:
     """One rank. Keeps what is known so far, so that the watchdog can write it."""
 
-    def __init__(self, task: CollectiveTask, answer: str) -> None:
+    def __init__(self, task: CollectiveTask, answer: str, tell: int) -> None:
+        """tell: a descriptor; a byte there says that torch is imported."""
         self.task = task
+        self._tell = tell
         self.result = CollectiveResult(outcome=Verdict.UNKNOWN, world_size=task.world_size)
         self._answer = answer
         self._written = threading.Lock()
@@ -42,10 +45,6 @@ class Worker:
 
     def run(self) -> None:
         """Watch over `_work`; the result is written once, by whoever is first."""
-        limit_s = self.task.timeout_s * WATCHDOG_FACTOR
-        watchdog = threading.Timer(limit_s, self._give_up, (limit_s,))
-        watchdog.daemon = True
-        watchdog.start()
         try:
             self._work()
         except ImportError as error:
@@ -53,6 +52,12 @@ class Worker:
         except Exception as error:  # noqa: BLE001 - whatever torch raises is the result
             self._note(outcome=Verdict.FAIL, error=f"{self._step}: {type(error).__name__}: {error}"[:2000])
         self._write()
+
+    def _watch(self) -> None:
+        limit_s = self.task.timeout_s * WATCHDOG_FACTOR
+        watchdog = threading.Timer(limit_s, self._give_up, (limit_s,))
+        watchdog.daemon = True
+        watchdog.start()
 
     def _give_up(self, limit_s: float) -> None:
         faulthandler.dump_traceback(sys.stderr)
@@ -72,10 +77,15 @@ class Worker:
         os.replace(unfinished, self._answer)
 
     def _work(self) -> None:
-        import torch  # noqa: PLC0415 - slow; the watchdog is already running
+        import torch  # noqa: PLC0415 - where it is missing, that is a result too
         import torch.distributed as dist  # noqa: PLC0415 - as above
 
         self._note(torch_version=str(torch.__version__))
+        self._step = "wait for the other members"
+        os.write(self._tell, b"1")
+        if sys.stdin.buffer.read() != GO:
+            raise RuntimeError("was not told to begin")
+        self._watch()
         started = time.perf_counter()
         self._step = "rendezvous"
         self._meet(dist)
@@ -158,10 +168,13 @@ def _first_difference(values: Any, expected: Any) -> Optional[str]:
 
 
 def main() -> None:
-    """The worker: argv is TASK_JSON RESULT_FILE."""
+    """The worker: argv is TASK_JSON RESULT_FILE DESCRIPTOR."""
     task = decode(CollectiveTask, json.loads(sys.argv[1]))
     if task.interface:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", task.interface)
-    worker = Worker(task, sys.argv[2])
+    worker = Worker(task, sys.argv[2], int(sys.argv[3]))
     worker.run()
-    sys.exit(0 if worker.result.outcome is Verdict.PASS else 1)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # The result is written; torch's teardown takes seconds on a busy machine and can hang.
+    os._exit(0 if worker.result.outcome is Verdict.PASS else 1)

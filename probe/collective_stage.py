@@ -52,13 +52,8 @@ def prove_collective(bench: Bench, environ: Mapping[str, str], unable: str = "")
         if passed.verdict is not Verdict.PASS:
             say(f"the mesh is {passed.verdict.value}, so no collective is run")
             return passed
-        if place.local_rank == 0:
-            bench.waiter.insist(lambda: place.board.post(COLLECTIVE_READY, b""))
         members = listing.members()
-        if not unable and not _await_ready(bench, clock):
-            unable = "not every member came to the collective"
-        clock.lap("ready")
-        result = _collective(bench, members, environ, unable)
+        result = _collective(bench, members, environ, unable, clock)
         clock.lap("collective")
         say(f"collective: {result.outcome.value} {result.error or ''}")
         own = _collective_row(bench, listing, result, clock)
@@ -72,19 +67,26 @@ def prove_collective(bench: Bench, environ: Mapping[str, str], unable: str = "")
 
 
 def _await_ready(bench: Bench, clock: StageClock) -> bool:
-    """Wait until every member is about to start torch; False when one never will."""
+    """Say that torch is imported here, and wait until it is everywhere; False when it never will be.
+
+    A member whose result is there though not all were ready could not import torch.
+    """
+    if bench.place.local_rank == 0:
+        bench.waiter.insist(lambda: bench.place.board.post(COLLECTIVE_READY, b""))
 
     def all_ready(listing: Listing) -> bool:
         return {member.member_id for member in listing.members()} <= listing.having(COLLECTIVE_READY)
 
     listing, _ = bench.waiter.until(
-        lambda seen: all_ready(seen) or bool(seen.having(FAILED_ROW)), clock.deadline - clock.rows_patience_s
+        lambda seen: all_ready(seen) or bool(seen.having(FAILED_ROW) or seen.having(COLLECTIVE_ROW)),
+        clock.deadline - clock.rows_patience_s,
     )
+    clock.lap("ready")
     return all_ready(listing)
 
 
 def _collective(
-    bench: Bench, members: Tuple[Member, ...], environ: Mapping[str, str], unable: str
+    bench: Bench, members: Tuple[Member, ...], environ: Mapping[str, str], unable: str, clock: StageClock
 ) -> CollectiveResult:
     place = bench.place
     if not unable and torch_version() is None:
@@ -101,7 +103,7 @@ def _collective(
         timeout_s=COLLECTIVE_TIMEOUT_S,
         by_environment=place.launcher,
     )
-    return run_in_process(task, environ, bench.say)
+    return run_in_process(task, environ, bench.say, lambda: _await_ready(bench, clock))
 
 
 def _collective_row(
