@@ -154,7 +154,7 @@ def check_memory() -> Check:
                 "memory",
                 available >= NEEDED_MEMORY_BYTES,
                 f"{available / 1024**3:.1f} GiB available",
-                f"{NEEDED_MEMORY_BYTES / 1024**3:.0f} GiB are needed for four nodes with torch: close something",
+                f"{NEEDED_MEMORY_BYTES / 1024**3:.0f} GiB are needed for four nodes with torch: free some",
             )
     return Check("memory", None, "/proc/meminfo tells nothing", "check by hand that 3 GiB are available")
 
