@@ -9,7 +9,6 @@ import time
 from dataclasses import dataclass
 from typing import Iterator, Mapping, Optional
 
-from diagnosis.causes import finding
 from diagnosis.report import CollectiveResult, Diagnosis, StepFailure, Verdict
 from probe.board import BoardError
 from probe.collective_stage import prove_collective
@@ -153,6 +152,8 @@ def _with_run(wish: Wish, say: Say) -> Wish:
 
 
 def _env_missing(text: str, environ: Mapping[str, str]) -> Diagnosis:
+    from diagnosis.causes import finding  # noqa: PLC0415 - the catalogue, only where it is needed
+
     seen = distributed_environment(environ)
     missing = [name for name in LAUNCHER_VARIABLES if not environ.get(name)]
     cause = finding(

@@ -7,11 +7,8 @@ import dataclasses
 import threading
 import time
 import traceback
-from typing import Callable, Generic, List, Optional, Protocol, Sequence, Tuple, TypeVar
+from typing import TYPE_CHECKING, Callable, Generic, List, Optional, Protocol, Sequence, Tuple, TypeVar
 
-from cluster.snapshot import ClusterSnapshot
-from diagnosis.judge import judge
-from diagnosis.membership import Expectation
 from diagnosis.report import Diagnosis, Finding, NodeReport, Verdict
 from probe.board import BoardError
 from probe.discover import DEFAULT_MASTER_PORT, Place
@@ -29,6 +26,10 @@ from probe.rows import (
     row_names,
     verdict_name,
 )
+
+if TYPE_CHECKING:  # what judging needs is loaded by the node that judges
+    from cluster.snapshot import ClusterSnapshot
+    from diagnosis.membership import Expectation
 
 T = TypeVar("T")
 
@@ -141,6 +142,8 @@ def settle(bench: Bench, stage: str, own: Optional[NodeReport], rank: int, *, co
 def _judge_and_tell(
     bench: Bench, stage: str, own: Optional[NodeReport], listing: Listing, *, complete: bool
 ) -> Diagnosis:
+    from diagnosis.membership import Expectation  # noqa: PLC0415 - as in `_judged`
+
     place = bench.place
     with contextlib.suppress(BoardError):  # only spares the others the work
         place.board.post(judging_name(stage), b"")
@@ -174,11 +177,15 @@ def _judged(
     reports: Sequence[NodeReport], expectation: Expectation, rules: Optional[ClusterSnapshot]
 ) -> Diagnosis:
     """The judgement; one that breaks is UNKNOWN, and is told like any other."""
-    # Loaded here: only the judging node needs the catalogue, and not before its rows are there.
 
-    work = Background(lambda: judge(reports, expectation, snapshot=rules), "judge")
+    def work() -> Diagnosis:
+        # Loaded here: only the judging node needs the catalogue, and not before its rows are there.
+        from diagnosis.judge import judge  # noqa: PLC0415
+
+        return judge(reports, expectation, snapshot=rules)
+
     try:
-        judged = work.result(JUDGE_PATIENCE_S)
+        judged = Background(work, "judge").result(JUDGE_PATIENCE_S)
         return judged or Diagnosis(
             verdict=Verdict.UNKNOWN,
             unanswered=(f"the judgement of {len(reports)} rows did not end within {JUDGE_PATIENCE_S:g} s",),
