@@ -91,9 +91,16 @@ def test_silent_listener(mesh: Mesh) -> None:
 
 
 def test_wrong_echo(mesh: Mesh) -> None:
-    """Something that answers, but not with the echo, is SILENT."""
-    with server(lambda connection: connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 2)) as port:
-        assert probed(mesh, port).outcome is ConnectOutcome.SILENT
+    """Something that answers as much, but not the same, is SILENT at once."""
+
+    def garble(connection: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := connection.recv(65536):
+                connection.sendall(bytes(byte ^ 1 for byte in data))
+
+    with server(garble) as port:
+        seen = probed(mesh, port)
+    assert (seen.outcome, seen.attempts, seen.round_trip_s) == (ConnectOutcome.SILENT, 1, None)
 
 
 def test_a_starved_peer_is_waited_for(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
