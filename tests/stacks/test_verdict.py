@@ -8,7 +8,7 @@ import pytest
 
 from stacks.template_model import mentions
 from tests.stacks.conftest import SHAPES
-from tests.stacks.synthesis import Synthesis, synthesise
+from tests.stacks.synthesis import ACCOUNT, REGION, Synthesis, synthesise
 
 
 def proof(found: Synthesis) -> tuple[str, str]:
@@ -67,6 +67,18 @@ def test_what_is_not_proven_leaves_the_fleet_alone(public: Synthesis, change: di
     changed = synthesise(**change)
     assert proof(public) == proof(changed)
     assert public.launch_data == changed.launch_data
+
+
+def test_a_newer_image_that_was_looked_up_makes_a_new_proof() -> None:
+    """The specification leaves the image blank; what the CLI found is proven all the same."""
+    name = "/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64"
+    key = f"ssm:account={ACCOUNT}:parameterName={name}:region={REGION}"
+    one, other = (
+        synthesise(cluster__ami_id="", **{key: image})
+        for image in ("ami-0aaaaaaaaaaaaaaaa", "ami-0bbbbbbbbbbbbbbbb")
+    )
+    assert one.launch_data["ImageId"] == "ami-0aaaaaaaaaaaaaaaa"
+    assert {*proof(one)} & {*proof(other)} == set()
 
 
 def test_two_syntheses_are_equal(public: Synthesis) -> None:
