@@ -11,7 +11,7 @@ import gzip
 import itertools
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
-import boto3  # type: ignore[import-untyped]
+import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 

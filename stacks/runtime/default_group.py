@@ -10,7 +10,7 @@ import json
 import urllib.request
 from typing import Any, Dict
 
-import boto3  # type: ignore[import-untyped]
+import boto3
 
 
 def handler(event: Dict[str, Any], _context: Any) -> None:
