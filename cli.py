@@ -202,12 +202,17 @@ def _causes(options: argparse.Namespace) -> int:
 
 
 def _demo(options: argparse.Namespace) -> int:
+    from cluster.spec import ClusterSpec, SpecError
     from lab import demo
     from lab.progress import Progress
 
     if options.list_faults:
         sys.stdout.write("".join(f"{name}: {what}\n" for name, what in demo.STACK_FAULTS.items()))
         return 0
+    try:
+        ClusterSpec.from_context(overrides={"nodes": str(options.nodes)})
+    except SpecError as error:
+        return _complain(str(error))
     wanted = demo.DemoOptions(nodes=options.nodes, fault=options.fault, state_dir=options.state_dir)
     progress = Progress()
     try:

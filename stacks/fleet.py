@@ -31,7 +31,6 @@ DESCRIBED = [
     "ec2:DescribeNetworkAcls",
     "ec2:DescribeNetworkInterfaces",
     "ec2:DescribeRouteTables",
-    "ec2:DescribeSecurityGroupRules",
     "ec2:DescribeSecurityGroups",
     "ec2:DescribeSubnets",
     "ec2:DescribeVpcs",

@@ -13,11 +13,16 @@ from cluster.spec import ClusterSpec, TorchSource
 from tools.build_pyz import build
 
 ROOT = Path(__file__).resolve().parent.parent
+PIP_WHEELS = ROOT / ".venv" / "wheels"
 FUNCTION_PACKAGES = ("cluster", "diagnosis", "stacks/runtime")
 
 
 class NodeAssets(Construct):
-    """The archive every node fetches: fullmesh.pyz, bootstrap.sh and the systemd units.
+    """The archive every node fetches: fullmesh.pyz, bootstrap.sh, the systemd units, and pip.
+
+    pip comes along unless torch is in the image: Ubuntu's has none, and no package manager is
+    asked. It is the pinned wheel that `make setup` fetched, so that the archive is the same from
+    any machine.
 
     tools: that archive. wheelhouse: the folder of wheels, for torch source `wheelhouse`.
     """
@@ -28,6 +33,8 @@ class NodeAssets(Construct):
             folder = Path(staging) / "node"
             shutil.copytree(ROOT / "userdata", folder, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
             build(folder / "fullmesh.pyz")
+            if spec.torch_source is not TorchSource.IMAGE:
+                shutil.copy(pip_wheel(), folder)
             self.tools = s3_assets.Asset(self, "Tools", path=str(folder))
         self.wheelhouse: s3_assets.Asset | None = None
         if spec.torch_source is TorchSource.WHEELHOUSE:
@@ -50,6 +57,18 @@ class NodeAssets(Construct):
     def digest(self) -> str:
         """Changes when anything that nodes fetch changes."""
         return self.tools.asset_hash + (self.wheelhouse.asset_hash if self.wheelhouse else "")
+
+
+def pip_wheel() -> Path:
+    """The wheel of pip that nodes get.
+
+    Raises:
+        ValueError: it was not fetched.
+    """
+    found = sorted(PIP_WHEELS.glob("pip-*.whl"))
+    if len(found) != 1:
+        raise ValueError(f"{PIP_WHEELS} holds {len(found)} pip-*.whl, 1 is needed; run: make setup")
+    return found[0]
 
 
 def function_code(scope: Construct) -> s3_assets.Asset:

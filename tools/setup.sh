@@ -10,6 +10,8 @@ log_dir=".fullmesh/logs"
 log="$log_dir/setup.log"
 stamp=".venv/.setup-stamp"
 awscli_requirement="awscli==1.45.64"
+# What nodes install torch with where their image has no pip; the last release for Python 3.9 to 3.13.
+pip_requirement="pip==24.3.1"
 
 fail() {
     printf 'setup: %s\n' "$1" >&2
@@ -59,6 +61,10 @@ install_awscli() {
     ln -sf ../awscli/bin/aws .venv/bin/aws
 }
 
+fetch_pip_wheel() {
+    .venv/bin/pip download --quiet --no-deps --dest .venv/wheels "$pip_requirement"
+}
+
 install_cdk_cli() {
     local npm
     mapfile -t npm < <(.venv/bin/python -c 'from lab import toolchain; print(*toolchain.npm_command(), sep="\n")')
@@ -93,5 +99,6 @@ step "Python packages" "about 90 s" .venv/bin/pip install --quiet --requirement 
 step "PyTorch, CPU build" "about 60 s, 200 MB" install_torch
 step "the fullmesh command" "about 5 s" .venv/bin/pip install --quiet --no-deps --editable .
 step "AWS CLI" "about 20 s" install_awscli
+step "pip for the nodes" "about 2 s, 2 MB" fetch_pip_wheel
 step "CDK CLI" "about 10 s" install_cdk_cli
 printf '%s' "$want" >"$stamp"

@@ -1,0 +1,92 @@
+"""The doctor: what is missing stands in the way, what set-up brings does not, a crash is UNKNOWN."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lab import doctor
+from lab.doctor import Check
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+
+
+def run_doctor(*arguments: str, path: str | None = None) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, **({"PATH": path} if path is not None else {})}
+    return subprocess.run(
+        [sys.executable, "-m", "lab.doctor", *arguments],
+        cwd=CHECKOUT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.lab
+def test_this_machine_can_run_the_lab() -> None:
+    """On a machine that runs the lab tests every check is ok."""
+    answer = run_doctor("--json")
+    document = json.loads(answer.stdout)
+    assert (answer.returncode, document["verdict"]) == (0, "PASS")
+    assert [check for check in document["checks"] if check["ok"] is not True] == []
+
+
+def test_a_missing_tool_is_told_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tool that is nowhere is MISSING, with the command that installs it."""
+    monkeypatch.setattr(doctor, "SBIN", ())
+    monkeypatch.setenv("PATH", "/nowhere")
+    checks = {check.name: check for check in doctor.check_tools()}
+    assert checks["nft"] == Check(
+        "nft", False, "not found", "sudo apt-get install nftables", setup_installs=True
+    )
+
+
+def test_set_up_may_bring_what_only_root_can_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A missing package stops an ordinary user before set-up, and not root, for whom set-up installs it."""
+    missing = Check("nft", False, "not found", "sudo apt-get install nftables", setup_installs=True)
+    monkeypatch.setattr(doctor.shutil, "which", lambda _name: "/usr/bin/apt-get")
+    monkeypatch.setattr(doctor.os, "geteuid", lambda: 0)
+    assert not doctor.stands_in_the_way(missing, before_setup=True)
+    assert doctor.stands_in_the_way(missing, before_setup=False)
+    monkeypatch.setattr(doctor.os, "geteuid", lambda: 1000)
+    assert doctor.stands_in_the_way(missing, before_setup=True)
+
+
+def test_what_could_not_be_looked_at_is_never_fine() -> None:
+    """A check without an answer stands in the way and shows as UNKNOWN."""
+    unknown = Check("memory", None, "/proc/meminfo tells nothing", "check by hand")
+    assert doctor.stands_in_the_way(unknown, before_setup=True)
+    assert doctor.render([unknown]).startswith("UNKNOWN  memory")
+
+
+def test_a_crashed_check_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A check that raises becomes a result of its own and does not hide the others."""
+
+    def crash() -> Check:
+        raise RuntimeError("no such luck")
+
+    monkeypatch.setattr(doctor, "check_disk", crash)
+    found = {check.name: check for check in doctor.examine(before_setup=True)}
+    assert found["crash"].ok is None
+    assert found["crash"].found == "the check itself failed: no such luck"
+    assert found["Linux"].ok is True
+
+
+def test_it_runs_on_a_bare_python() -> None:
+    """Before set-up nothing but the standard library is there: it needs nothing else."""
+    answer = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", "import sys; sys.path.insert(0, '.'); import lab.doctor"],
+        cwd=CHECKOUT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (answer.returncode, answer.stderr) == (0, "")
