@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
@@ -9,6 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
+
+import cli
+from diagnosis.causes import CATALOGUE
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 COMMANDS = (
@@ -50,9 +54,6 @@ def test_every_command_has_help_with_examples(command: str) -> None:
 
 def test_the_command_list_is_whole() -> None:
     """A command that is added must be added to COMMANDS above, not silently left out."""
-    import argparse
-
-    import cli
 
     def names(parser: argparse.ArgumentParser, prefix: str) -> set[str]:
         found = set()
@@ -102,8 +103,6 @@ def test_down_without_a_lab_is_no_error(tmp_path: Path) -> None:
 
 def test_causes_are_the_catalogue() -> None:
     """`causes --json` holds every cause once, and `causes ID` its meaning and command."""
-    from diagnosis.causes import CATALOGUE
-
     listed = json.loads(fullmesh("causes", "--json").stdout)
     assert [item["id"] for item in listed] == list(CATALOGUE)
     assert "authorize-security-group-ingress" in fullmesh("causes", "sg-only-master-port").stdout
