@@ -59,7 +59,7 @@ def bootstrap(state: LabState, log: Path) -> bool:
 
 def deploy(state: LabState, log: Path, context: dict[str, str]) -> Deployment:
     """`cdk deploy --all` with the given context values."""
-    arguments = ["deploy", "--all", "--require-approval", "never"]
+    arguments = ["deploy", "--all"]
     for key, value in context.items():
         arguments += ["-c", f"{key}={value}"]
     result = cdk(state, log, *arguments)

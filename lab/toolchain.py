@@ -82,6 +82,7 @@ def environment(endpoint_url: str, region: str) -> dict[str, str]:
         "AWS_DEFAULT_REGION": region,
         "AWS_EC2_METADATA_DISABLED": "true",
         "CDK_DISABLE_VERSION_CHECK": "1",
+        "CDK_REQUIRE_APPROVAL": "never",  # in the lab there is nothing to protect
         "CDK_DISABLE_CLI_TELEMETRY": "true",
         "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION": "1",
         "JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION": "1",

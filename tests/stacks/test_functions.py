@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -80,6 +81,7 @@ def proof(plane: Plane, request: pytest.FixtureRequest, monkeypatch: pytest.Monk
     """A stack in which a wait is open, named after the test."""
     monkeypatch.setenv("http_proxy", plane.url)  # the handle's name has an address on nodes only
     monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.setattr(urllib.request, "_opener", None)  # one made before this would know no proxy
     run = "run" + str(abs(hash(request.node.name)) % 10**9)
     stack, logical_id = f"stack-{run}", f"MeshProof{run}"
     template = {

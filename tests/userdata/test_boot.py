@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import ensurepip
 import hashlib
 import io
 import json
@@ -18,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from stacks.node_assets import pip_wheel
 from tests.userdata.machine import PATH
 
 pytestmark = pytest.mark.lab
@@ -99,12 +99,6 @@ def torch_wheel(folder: Path) -> Path:
     told = subprocess.run(command, check=True, capture_output=True, text=True)
     version, machine = told.stdout.split()
     return wheel(folder, "torch", "2.13.0", f"cp{version}-cp{version}-linux_{machine}")
-
-
-def pip_wheel() -> Path:
-    """The pip that Python brings along."""
-    (found,) = Path(ensurepip.__file__).parent.glob("_bundled/pip-*.whl")
-    return found
 
 
 def test_a_good_boot_is_proven_and_can_be_run_again(boot: Boot) -> None:
