@@ -187,20 +187,24 @@ class Mesh:
         return tuple(await asyncio.gather(*(one(target) for target in plan)))
 
 
-# Outcomes that a second connection may correct. SILENT was waited for long enough, and a
-# repeat would only add to the load that may have caused it.
-_REPEATED = frozenset(ConnectOutcome) - {ConnectOutcome.CONNECTED, ConnectOutcome.SILENT}
+# Outcomes that another try may correct. SILENT was waited for long enough, and a repeat would
+# only add to the load that may have caused it; TIMED_OUT is told of two connections already.
+_REPEATED = frozenset(ConnectOutcome) - {
+    ConnectOutcome.CONNECTED,
+    ConnectOutcome.SILENT,
+    ConnectOutcome.TIMED_OUT,
+}
 
 
 async def probe(target: ProbeTarget, turns: outcome.Turns) -> PairProbe:
-    """One probe of up to two attempts; the second one's outcome counts."""
+    """One probe of up to two tries; the second one's outcome counts."""
     started_at = time.time()
-    attempts = 1
-    seen = await outcome.attempt(target.address, target.port, 0, turns)
+    seen = await outcome.attempt(target.address, target.port, turns)
+    connections = seen.connections
     if seen.outcome in _REPEATED:
         await asyncio.sleep(outcome.PAUSE_BEFORE_RETRY_S)
-        attempts = 2
-        seen = await outcome.attempt(target.address, target.port, 1, turns)
+        seen = await outcome.attempt(target.address, target.port, turns)
+        connections += seen.connections
     return PairProbe(
         destination=target.destination,
         address=target.address,
@@ -208,7 +212,7 @@ async def probe(target: ProbeTarget, turns: outcome.Turns) -> PairProbe:
         kind=target.kind,
         outcome=seen.outcome,
         errno=seen.errno,
-        attempts=attempts,
+        attempts=connections,
         connect_s=seen.connect_s,
         round_trip_s=seen.round_trip_s,
         started_at=started_at,

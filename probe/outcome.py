@@ -11,7 +11,7 @@ import socket
 import struct
 import time
 from dataclasses import dataclass
-from typing import Callable, Deque, Optional, Tuple
+from typing import Callable, Deque, Dict, Optional, Tuple
 
 from diagnosis.report import ConnectOutcome
 from probe.members import address_family
@@ -22,12 +22,16 @@ PAYLOAD = bytes(range(256)) * 48
 SMALL = b"fullmesh"
 SMALL_ECHOES = 2  # the first one includes the wait for the peer to accept; the best counts
 
-# The kernel repeats an unanswered SYN after 1 s. 2 s hold two SYNs; the second attempt, from
-# another source port, holds two more. The slowest good connect seen on a machine with four
-# busy loops took 1.95 s.
-CONNECT_TIMEOUT_S = (2.0, 1.3)
-# How often a time-out is extended while the kernel does not confirm it.
-EXTENSIONS = 5
+# A connection without an answer after HEDGE_AFTER_S gets a second one beside it, from another
+# source port, so that one unlucky port (a flow's hash, a stale conntrack entry) is no verdict.
+# The kernel repeats an unanswered SYN after 1 s: at CONNECT_TIMEOUT_S both have sent two, and
+# the timer of the second may still be 0.2 s late.
+HEDGE_AFTER_S = 0.8
+CONNECT_TIMEOUT_S = 2.0
+# How long, and how often, the kernel is asked again while it does not confirm a time-out. The
+# slowest good connect seen on a machine with four busy loops took 1.95 s.
+CONFIRM_EVERY_S = 0.25
+CONFIRMATIONS = 20
 # No echo is SILENT after this where the kernel confirms that the path eats the data (it is
 # unacknowledged and was repeated); a peer that took it but does not answer gets more time,
 # because its process may only be starved. 64 busy nodes on 2 cores needed more than 4 s.
@@ -56,15 +60,17 @@ _BY_ERRNO = {
 
 @dataclass(frozen=True)
 class Attempt:
-    """What became of one connection.
+    """What became of one try.
 
     round_trip_s set beside SILENT: small messages came back, the large one did not.
+    connections: how many were opened, one or two.
     """
 
     outcome: ConnectOutcome
     errno: Optional[int] = None
     connect_s: Optional[float] = None
     round_trip_s: Optional[float] = None
+    connections: int = 1
 
 
 def outcome_of_error(number: Optional[int]) -> ConnectOutcome:
@@ -105,67 +111,122 @@ class Turns:
         return end
 
 
-async def attempt(address: str, port: int, number: int = 0, turns: Optional[Turns] = None) -> Attempt:
-    """Connect, echo small messages and the payload, close. `number` (0, 1) chooses the time-out."""
-    started = time.perf_counter()
+async def attempt(address: str, port: int, turns: Optional[Turns] = None) -> Attempt:
+    """Connect, echo small messages and the payload, close."""
+    race = _Race(address, port)
     try:
-        sock = socket.socket(address_family(address), socket.SOCK_STREAM)
-    except OSError as error:
-        return Attempt(outcome=ConnectOutcome.LOCAL_ERROR, errno=error.errno)
-    try:
-        sock.setblocking(False)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        failed = await _connect(sock, address, port, CONNECT_TIMEOUT_S[number])
-        if failed is not None:
-            return failed
-        connect_s = time.perf_counter() - started
+        ended = await race.run()
+        if ended.outcome is not ConnectOutcome.CONNECTED:
+            return ended
         end_turn = await turns.take() if turns is not None else None
         try:
-            return await _echo(sock, connect_s)
+            conversation = _Conversation(race.winner, asyncio.get_running_loop())
+            outcome, number = await conversation.hold()
         finally:
             if end_turn is not None:
                 end_turn()
+        return Attempt(
+            outcome=outcome,
+            errno=number,
+            connect_s=ended.connect_s,
+            round_trip_s=conversation.round_trip_s,
+            connections=ended.connections,
+        )
     finally:
+        race.close()
+
+
+class _Race:
+    """One or two connections to the same port; the first whose handshake ends, either way, counts."""
+
+    def __init__(self, address: str, port: int) -> None:
+        self._to = (address, port)
+        self._loop = asyncio.get_running_loop()
+        self._open: Dict[socket.socket, float] = {}  # -> when its handshake began
+        self._first: asyncio.Future[Optional[socket.socket]] = self._loop.create_future()
+
+    @property
+    def winner(self) -> socket.socket:
+        """The connection that is left after `run` told CONNECTED."""
+        (sock,) = self._open
+        return sock
+
+    async def run(self) -> Attempt:
+        """CONNECTED with the handshake's time, or what failed.
+
+        A time-out counts only when the kernel confirms it: two connections still in SYN_SENT,
+        and it has itself repeated the SYN of both. Everything else (a handshake done while this
+        process was not scheduled, a SYN only just sent) gets more time.
+        """
+        failed = self._begin()
+        waits_s = (HEDGE_AFTER_S, CONNECT_TIMEOUT_S - HEDGE_AFTER_S, *[CONFIRM_EVERY_S] * CONFIRMATIONS)
+        for wait_s in waits_s:
+            if failed is not None:
+                return failed
+            first = await self._wait(wait_s)
+            if first is not None:
+                return self._told(first)
+            told = [tcp_info(sock) for sock in self._open]
+            if any(info.state != TCP_SYN_SENT for info in told):
+                continue
+            if len(told) == 1:
+                failed = self._begin()
+            elif all(info.retransmits > 0 for info in told):
+                return self._failed(ConnectOutcome.TIMED_OUT, errno.ETIMEDOUT)
+        return self._failed(ConnectOutcome.LOCAL_ERROR, errno.ETIMEDOUT)
+
+    def close(self) -> None:
+        for sock in tuple(self._open):
+            self._forget(sock)
+
+    def _begin(self) -> Optional[Attempt]:
+        """One more connection; what failed, where it could not even be begun."""
+        try:
+            sock = socket.socket(address_family(self._to[0]), socket.SOCK_STREAM)
+        except OSError as error:
+            return self._failed(ConnectOutcome.LOCAL_ERROR, error.errno)
+        self._open[sock] = time.perf_counter()
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        number = sock.connect_ex(self._to)
+        if number not in (0, errno.EINPROGRESS):
+            return self._failed(outcome_of_error(number), number)
+        # The descriptor, not the object: selectors formats its repr at every miss.
+        self._loop.add_writer(sock.fileno(), self._settle, sock)
+        return None
+
+    async def _wait(self, timeout_s: float) -> Optional[socket.socket]:
+        """The first connection whose handshake is over; None on a time-out."""
+        self._first = self._loop.create_future()
+        timer = self._loop.call_later(timeout_s, self._settle, None)
+        try:
+            return await self._first
+        finally:
+            timer.cancel()
+
+    def _settle(self, sock: Optional[socket.socket]) -> None:
+        if not self._first.done():
+            self._first.set_result(sock)
+
+    def _told(self, first: socket.socket) -> Attempt:
+        connect_s = time.perf_counter() - self._open[first]
+        number = first.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if number:
+            return self._failed(outcome_of_error(number), number)
+        told = Attempt(outcome=ConnectOutcome.CONNECTED, connect_s=connect_s, connections=len(self._open))
+        for sock in tuple(self._open):
+            if sock is not first:
+                self._forget(sock)
+        self._loop.remove_writer(first.fileno())
+        return told
+
+    def _failed(self, outcome: ConnectOutcome, number: Optional[int]) -> Attempt:
+        return Attempt(outcome=outcome, errno=number, connections=max(1, len(self._open)))
+
+    def _forget(self, sock: socket.socket) -> None:
+        self._loop.remove_writer(sock.fileno())
         sock.close()
-
-
-async def _connect(sock: socket.socket, address: str, port: int, timeout_s: float) -> Optional[Attempt]:
-    """None once connected.
-
-    A time-out counts only when the kernel confirms it: still in SYN_SENT, and it has itself
-    repeated the SYN. Everything else (a handshake done while this process was not scheduled,
-    a SYN only just sent) gets more time.
-    """
-    number = sock.connect_ex((address, port))
-    if number not in (0, errno.EINPROGRESS):
-        return Attempt(outcome=outcome_of_error(number), errno=number)
-    for extension in range(EXTENSIONS + 1):
-        if await _writable(sock, timeout_s if extension == 0 else 1.0):
-            number = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-            return Attempt(outcome=outcome_of_error(number), errno=number) if number else None
-        info = tcp_info(sock)
-        if info.state == TCP_SYN_SENT and info.retransmits > 0:
-            return Attempt(outcome=ConnectOutcome.TIMED_OUT, errno=errno.ETIMEDOUT)
-    return Attempt(outcome=ConnectOutcome.LOCAL_ERROR, errno=errno.ETIMEDOUT)
-
-
-async def _writable(sock: socket.socket, timeout_s: float) -> bool:
-    """Wait until the handshake is over, either way; False on a time-out."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[bool] = loop.create_future()
-
-    def settle(answer: bool) -> None:
-        if not done.done():
-            done.set_result(answer)
-
-    timer = loop.call_later(timeout_s, settle, False)
-    descriptor = sock.fileno()  # not the object: selectors formats its repr at every miss
-    loop.add_writer(descriptor, settle, True)
-    try:
-        return await done
-    finally:
-        loop.remove_writer(descriptor)
-        timer.cancel()
+        del self._open[sock]
 
 
 @dataclass(frozen=True)
@@ -181,12 +242,6 @@ def tcp_info(sock: socket.socket) -> TcpInfo:
     """What the kernel knows about a connection."""
     data = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 32)
     return TcpInfo(state=data[0], retransmits=data[2], unacknowledged=struct.unpack_from("=I", data, 24)[0])
-
-
-async def _echo(sock: socket.socket, connect_s: float) -> Attempt:
-    conversation = _Conversation(sock, asyncio.get_running_loop())
-    outcome, number = await conversation.hold()
-    return Attempt(outcome=outcome, errno=number, connect_s=connect_s, round_trip_s=conversation.round_trip_s)
 
 
 class _Conversation:

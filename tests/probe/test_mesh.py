@@ -241,3 +241,44 @@ def test_a_firewall_drops_and_rejects() -> None:
         [41000, "CONNECTED", None, 1, False],
         [9, "UNREACHABLE", errno.ENETUNREACH, 2, True],
     ]
+
+
+LOSSY = """
+import json, subprocess, sys
+from cluster.ports import PortRange
+from diagnosis.report import PortKind
+from probe import outcome
+from probe.mesh import Mesh
+from probe.plan import ProbeTarget
+lost, outcome.HEDGE_AFTER_S, outcome.CONNECT_TIMEOUT_S = sys.argv[1], float(sys.argv[2]), float(sys.argv[3])
+run = lambda *a: subprocess.run(a, check=True)
+run("ip", "link", "set", "lo", "up")
+with Mesh("127.0.0.1", PortRange(41000, 41999), None) as mesh:
+    run("nft", "table inet t { chain in { type filter hook input priority 0; "
+        "tcp flags & (syn | ack) == syn numgen inc mod 1000 < " + lost + " drop; }; }")
+    plan = [ProbeTarget(destination="p", address="127.0.0.1", port=41000, kind=PortKind.MASTER)]
+    (seen,) = mesh.probe(plan)
+print(json.dumps([seen.outcome.value, seen.attempts]))
+"""
+
+
+@pytest.mark.lab
+@pytest.mark.parametrize(
+    ("lost", "hedge_after_s", "timeout_s"),
+    [
+        pytest.param(1, 0.2, 60, id="the second connection comes through"),
+        pytest.param(2, 0.01, 0.02, id="the kernel has not yet repeated either"),
+        pytest.param(3, 0.6, 1.2, id="the kernel has repeated only one"),
+    ],
+)
+def test_a_lost_packet_is_no_time_out(lost: int, hedge_after_s: float, timeout_s: float) -> None:
+    """A probe whose first packets are lost is CONNECTED by one of two connections."""
+    done = subprocess.run(
+        ["unshare", "-Urn", sys.executable, "-c", LOSSY, *map(str, (lost, hedge_after_s, timeout_s))],
+        cwd=CHECKOUT,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert json.loads(done.stdout) == ["CONNECTED", 2]
