@@ -91,6 +91,7 @@ def prove_mesh(bench: Bench, environ: Mapping[str, str]) -> Diagnosis:
                 probes=probes,
                 host=_facts(facts, say),
                 finished_at=time.time(),
+                listens_until=time.time() + clock.rows_patience_s,
                 timings_s=dict(clock.laps),
                 peak_memory_bytes=peak_memory_bytes(),
             )
@@ -226,12 +227,13 @@ def report_failure(bench: Bench, failure: StepFailure, environ: Mapping[str, str
 
 
 def booted_at() -> Optional[float]:
-    """When this node's first process began, in seconds since the epoch: the boot, also of a container."""
+    """When this node's first process began, in seconds since the epoch: the boot, also of a container.
+
+    Not by btime of /proc/stat, which is cut to a whole second.
+    """
     try:
-        with open("/proc/stat", encoding="ascii") as file:
-            boot = next(float(line.split()[1]) for line in file if line.startswith("btime "))
         with open("/proc/1/stat", encoding="utf-8", errors="replace") as file:
             ticks = float(file.read().rpartition(")")[2].split()[19])  # field 22, starttime
-        return boot + ticks / os.sysconf("SC_CLK_TCK")
-    except (OSError, StopIteration, ValueError, IndexError):
+        return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + ticks / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError):
         return None
