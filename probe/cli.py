@@ -129,7 +129,6 @@ def _node_failed(arguments: argparse.Namespace) -> int:
 
 def _answered(stage: Callable[[Say], Answer], arguments: argparse.Namespace) -> int:
     """Run a stage with progress on stderr, print its answer, and turn the verdict into an exit status."""
-    from diagnosis import render
     from probe.board import BoardError
     from probe.discover import DiscoverError
 
@@ -147,6 +146,8 @@ def _answered(stage: Callable[[Say], Answer], arguments: argparse.Namespace) -> 
     except Exception:  # noqa: BLE001 - Python would exit with 1, which means FAIL here; a crash knows nothing
         traceback.print_exc()
         return EXIT_UNKNOWN
+    from diagnosis import render  # after the stage, so that no peer waits for it
+
     if answer.shown:
         sys.stdout.write(_text(answer.diagnosis, as_json=getattr(arguments, "json", False)))
         sys.stdout.flush()
