@@ -9,14 +9,12 @@ from cluster.flows import Reachability, reachability
 from cluster.lookup import Lookup
 from cluster.ports import PortRange, PortSet
 from cluster.snapshot import ClusterSnapshot
-from diagnosis.firewalls import HostFirewalls
+from diagnosis.firewalls import DEFAULT_EPHEMERAL, HostFirewalls
 from diagnosis.matrix import Flow, Pair, ReachabilityMatrix
 from diagnosis.membership import Expectation, Member, Roster, pair_subject
 from diagnosis.report import PortKind
 from diagnosis.static import StaticFindings, judge_rules
 
-# What Linux uses when nothing is configured (net/ipv4/af_inet.c).
-DEFAULT_EPHEMERAL = PortRange(32768, 60999)
 # As many pairs, nodes or ports as a sentence names one by one.
 NAMED_AT_MOST = 4
 

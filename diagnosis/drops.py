@@ -23,6 +23,8 @@ def host_drops(case: Case, flows: Sequence[Flow], place: int, lines: Sequence[st
     evidence = [*case.evidence(flows), *(f"{case.subject(place)} ruleset: {line}" for line in ruleset)]
     if allowed:
         evidence.append("the account's security groups, network ACLs and routes allow these flows")
+    if case.firewalls.stops_itself(place, flows):
+        evidence.append(over_loopback(case, place))
     if unread and not ruleset:
         evidence.append(f"{case.subject(place)} ruleset: could not be read{_why_unread(case, place)}")
     peer = next((f.source if f.source != place else f.destination for f in flows), None)
@@ -36,6 +38,11 @@ def host_drops(case: Case, flows: Sequence[Flow], place: int, lines: Sequence[st
         fields=case.fields(place, peer),
         at_s=case.at_s(flows),
     )
+
+
+def over_loopback(case: Case, place: int) -> str:
+    """The evidence line for a host that does not reach its own listeners."""
+    return f"{case.subject(place)} does not reach its own listeners either, where only its firewall can be"
 
 
 def ask_hosts(

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Dict, Iterable, Optional, Set, Tuple
 
+from cluster.ports import PortRange
 from diagnosis.host_firewall import Decision, Does, Hook, HostFirewall, Packet
 from diagnosis.host_firewall_parse import parse
-from diagnosis.matrix import Flow
+from diagnosis.matrix import Flow, listeners, stopped_at_home
 from diagnosis.membership import Member, Roster
+
+# What Linux uses when nothing is configured (net/ipv4/af_inet.c).
+DEFAULT_EPHEMERAL = PortRange(32768, 60999)
 
 Ends = Tuple[Tuple[int, Optional[Decision]], Tuple[int, Optional[Decision]]]
 """(member, what its firewall does) of the destination and of the source."""
@@ -21,6 +26,12 @@ class HostFirewalls:
         self._parsed = [_read(member) for member in roster.members]
         self._decisions: Dict[Flow, Ends] = {}
         self._partial = [_partial(member) for member in roster.members]
+        self._at_home = {
+            (place, item.port): Does.DROP if item.errno == errno.ETIMEDOUT else Does.REJECT
+            for place, member in enumerate(roster.members)
+            for item in listeners(member)
+            if stopped_at_home(item)
+        }
 
     def unread(self, places: Iterable[int]) -> Tuple[Member, ...]:
         """Members whose ruleset nobody could read."""
@@ -40,8 +51,20 @@ class HostFirewalls:
     def to_itself(self, place: int, port: int) -> Optional[Decision]:
         """What a host does with a connection to its own address, which goes over loopback."""
         firewall, own = self._parsed[place], self._members[place].address
-        packet = Packet(source=own, destination=own, port=port, interface="lo")
-        return None if firewall is None else firewall.decide(Hook.INPUT, packet)
+        if firewall is None:
+            return None
+        ephemeral = _ephemeral(self._members[place])
+        there = Packet(source=own, destination=own, port=port, source_port=ephemeral, interface="lo")
+        back = Packet(
+            source=own, destination=own, port=ephemeral, source_port=port, interface="lo", new=False
+        )
+        decision = firewall.decide(Hook.OUTPUT, there).then(firewall.decide(Hook.INPUT, there))
+        returned = firewall.decide(Hook.OUTPUT, back).then(firewall.decide(Hook.INPUT, back))
+        return decision.then(returned.silent())
+
+    def stops_itself(self, place: int, flows: Iterable[Flow]) -> bool:
+        """Whether the host does not even reach its own listeners that these flows are for."""
+        return any((place, flow.port) in self._at_home for flow in flows if flow.destination == place)
 
     def suspects(self, flow: Flow, *kinds: Does) -> Set[int]:
         """Members whose firewall may stop the flow in one of these ways: unread, or a rule that may fit."""
@@ -68,20 +91,48 @@ class HostFirewalls:
         return known
 
     def _decide(self, flow: Flow, place: int, hook: Hook) -> Optional[Decision]:
+        decision = self._by_ruleset(flow, place, hook)
+        at_home = self._at_home.get((place, flow.port)) if hook is Hook.INPUT else None
+        if at_home is None or (decision is not None and len(decision.possible) == 1):
+            return decision
+        # Not read, or not certain; but what stops a host on its own loopback is its firewall.
+        return Decision(possible=frozenset({at_home}), lines=decision.lines if decision is not None else ())
+
+    def _by_ruleset(self, flow: Flow, place: int, hook: Hook) -> Optional[Decision]:
+        """What one end does with the flow's first packet (its reply goes the other way)."""
         firewall = self._parsed[place]
         if firewall is None:
             return None
+        source, destination = self._members[flow.source], self._members[flow.destination]
         report = self._members[place].report
-        packet = Packet(
-            source=self._members[flow.source].address,
-            destination=self._members[flow.destination].address,
+        interface = report.host.interface if report and report.host else None
+        ephemeral = _ephemeral(source)
+        there = Packet(
+            source=source.address,
+            destination=destination.address,
             port=flow.port,
-            interface=report.host.interface if report and report.host else None,
+            source_port=ephemeral,
+            interface=interface,
         )
-        decision = firewall.decide(hook, packet)
+        back = Packet(
+            source=destination.address,
+            destination=source.address,
+            port=ephemeral,
+            source_port=flow.port,
+            interface=interface,
+            new=False,
+        )
+        returns = Hook.OUTPUT if hook is Hook.INPUT else Hook.INPUT
+        decision = firewall.decide(hook, there).then(firewall.decide(returns, back).silent())
         if self._partial[place] and decision.surely(Does.ACCEPT):
             return None  # the rules that were not read may say otherwise
         return decision
+
+
+def _ephemeral(member: Member) -> PortRange:
+    """Where the member's own connections come from."""
+    host = member.report.host if member.report else None
+    return (host.local_port_range if host else None) or DEFAULT_EPHEMERAL
 
 
 def _read(member: Member) -> Optional[HostFirewall]:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import ipaddress
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Dict, FrozenSet, Iterable, List, Optional, Set, Tuple
+from typing import Dict, FrozenSet, Iterable, List, Optional, Set, Tuple, Union
+
+from cluster.ports import ALL_PORTS, PortRange
 
 
 class Hook(str, Enum):
@@ -32,19 +34,25 @@ class Fit(str, Enum):
     MAYBE = "maybe"
 
 
+Ports = Union[int, PortRange]
+"""A port, or the range that an unknown one comes from."""
+
+
 @dataclass(frozen=True)
 class Packet:
-    """The first packet of a new TCP connection as the host sees it."""
+    """A packet of a TCP connection as the host sees it: the first one, or (new=False) the first reply."""
 
     source: str
     destination: str
-    port: int
+    port: Ports
     interface: Optional[str] = None
+    source_port: Ports = ALL_PORTS
+    new: bool = True
 
 
 @dataclass(frozen=True)
 class Match:
-    """One condition. field: iif, oif, state, saddr, daddr, dport, proto, family, or "unknown"."""
+    """One condition. field: iif, oif, state, saddr, daddr, sport, dport, proto, family, or "unknown"."""
 
     field: str
     values: Tuple[str, ...] = ()
@@ -87,6 +95,20 @@ class Decision:
 
     def surely(self, what: Does) -> bool:
         return self.possible == {what}
+
+    def then(self, later: Decision) -> Decision:
+        """This decision, and another one where the packet is let through."""
+        if Does.ACCEPT not in self.possible:
+            return self
+        possible = (self.possible - {Does.ACCEPT}) | later.possible
+        return Decision(possible=possible, lines=tuple(dict.fromkeys((*self.lines, *later.lines))))
+
+    def silent(self) -> Decision:
+        """As the far end sees it: whatever stops a reply, the connection just does not come about."""
+        return Decision(
+            possible=frozenset(Does.DROP if does is Does.REJECT else does for does in self.possible),
+            lines=self.lines,
+        )
 
 
 ACCEPTS = Decision(possible=frozenset({Does.ACCEPT}))
@@ -191,10 +213,11 @@ class _Walk:
             here = (match.field == "iif") == (self._hook is Hook.INPUT)
             return _any(_interface_is(packet.interface, value) for value in values) if here else Fit.NO
         by_field = {
-            "state": _sure(bool(listed & {"new", "untracked"})),
+            "state": _sure(bool(listed & ({"new", "untracked"} if packet.new else {"established"}))),
             "proto": _sure(bool(listed & {"tcp", "6", "all", "0"})),
             "family": _sure(("ipv4" if version == 4 else "ipv6") in listed),
             "dport": _any(_port_in(packet.port, value) for value in values),
+            "sport": _any(_port_in(packet.source_port, value) for value in values),
             "saddr": _any(_address_in(packet.source, value) for value in values),
             "daddr": _any(_address_in(packet.destination, value) for value in values),
         }
@@ -225,11 +248,15 @@ def _any(fits: Iterable[Fit]) -> Fit:
     return Fit.MAYBE if Fit.MAYBE in seen else Fit.NO
 
 
-def _port_in(port: int, value: str) -> Fit:
+def _port_in(port: Ports, value: str) -> Fit:
     first, _, last = value.replace(":", "-").partition("-")
     if not first.isdigit() or (last and not last.isdigit()):
         return Fit.MAYBE  # a service's name, or an expression
-    return _sure(int(first) <= port <= int(last or first))
+    ports = PortRange(port, port) if isinstance(port, int) else port
+    low, high = int(first), int(last or first)
+    if high < ports.first or ports.last < low:
+        return Fit.NO
+    return Fit.YES if low <= ports.first and ports.last <= high else Fit.MAYBE
 
 
 def _address_in(address: str, value: str) -> Fit:

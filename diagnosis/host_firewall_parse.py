@@ -52,6 +52,8 @@ _TWO_WORDS = {
     ("ip6", "nexthdr"): "proto",
     ("tcp", "dport"): "dport",
     ("th", "dport"): "dport",
+    ("tcp", "sport"): "sport",
+    ("th", "sport"): "sport",
 }
 _INTERFACES = {"iif": "iif", "iifname": "iif", "oif": "oif", "oifname": "oif"}
 
@@ -199,6 +201,8 @@ _IPTABLES_FIELDS = {
     "-p": "proto",
     "--dport": "dport",
     "--dports": "dport",
+    "--sport": "sport",
+    "--sports": "sport",
     "--ctstate": "state",
     "--state": "state",
     "--src-range": "saddr",

@@ -29,11 +29,16 @@ class Flow(NamedTuple):
         return (self.source, self.destination)
 
 
+# What a host's own firewall answers to a connection over loopback, where no other filter is.
+_STOPPED_AT_HOME = (errno.ETIMEDOUT, errno.ECONNREFUSED, errno.EHOSTUNREACH)
+
+
 class ReachabilityMatrix:
     """The probes of all rows as a matrix.
 
     A probe counts as evidence of a filter only against a proven listener: one that the
-    destination's row names as opened (or, without a row, that its registration named).
+    destination's row names as opened (or, without a row, that its registration named), or as
+    bound and stopped by the host itself, which only its own firewall can do.
     """
 
     def __init__(self, roster: Roster) -> None:
@@ -54,7 +59,7 @@ class ReachabilityMatrix:
             (place, listener.port, listener.kind)
             for place, member in enumerate(self.members)
             for listener in listeners(member)
-            if listener.opened
+            if listener.opened or stopped_at_home(listener)
         }
         self._masters_open = any(
             listener.kind is PortKind.MASTER for member in self.members for listener in listeners(member)
@@ -77,6 +82,14 @@ class ReachabilityMatrix:
         """Flows with one of these outcomes, against proven listeners."""
         return {
             flow for flow, probe in self.probes.items() if probe.outcome in outcomes and self.proven(flow)
+        }
+
+    def without_route(self) -> Set[Flow]:
+        """Flows whose source says that no route leads there; what comes from there has no reply either."""
+        return {
+            flow
+            for flow in self.with_outcome(ConnectOutcome.UNREACHABLE)
+            if self.probes[flow].errno == errno.ENETUNREACH
         }
 
     def proven(self, flow: Flow) -> bool:
@@ -119,11 +132,13 @@ class ReachabilityMatrix:
 
     def _listener_gaps(self, member: Member) -> Iterator[str]:
         kinds = {listener.kind for listener in listeners(member)}
-        opened = {listener.kind for listener in listeners(member) if listener.opened}
+        opened = {item.kind for item in listeners(member) if item.opened or stopped_at_home(item)}
         if PortKind.EPHEMERAL not in opened:
             yield f"{member.subject}: no listener on an ephemeral port was proven"
         shared = self._shares_master(member)
-        if PortKind.MASTER not in opened and (PortKind.MASTER in kinds or self._masters_open) and not shared:
+        held = any(holder is member for holder, _ in self.held_ports())  # a cause of its own says so
+        wanted = PortKind.MASTER in kinds or self._masters_open
+        if PortKind.MASTER not in opened and wanted and not shared and not held:
             yield f"{member.subject}: no listener on MASTER_PORT was proven"
 
     def _shares_master(self, member: Member) -> bool:
@@ -149,7 +164,7 @@ class ReachabilityMatrix:
                 yield f"{name}: MASTER_PORT was not tried"
             return
         every = len(self.members) <= EVERY_LISTENER_UP_TO_NODES
-        opened = [listener for listener in listeners(destination) if listener.opened]
+        opened = [item for item in listeners(destination) if item.opened or stopped_at_home(item)]
         for listener in opened:
             wanted = every or listener.kind is PortKind.MASTER
             if wanted and (listener.port, listener.kind) not in tried:
@@ -192,3 +207,8 @@ class ReachabilityMatrix:
 
 def listeners(member: Member) -> Tuple[Listener, ...]:
     return (member.report.listeners or ()) if member.report else ()
+
+
+def stopped_at_home(listener: Listener) -> bool:
+    """Whether the host itself is stopped on the way to its own bound listener."""
+    return listener.bound and not listener.opened and listener.errno in _STOPPED_AT_HOME

@@ -27,13 +27,23 @@ _STOPPED = {
 
 
 def _own_listeners(case: Case) -> Opinion:
-    """Listeners that were opened and could not be reached from their own host.
+    """Listeners that could not be reached from their own host, and from no peer that tells more.
 
     Such a connection goes over loopback: no security group sees it, only the host's firewall.
     """
+    told = {
+        (flow.destination, flow.port)
+        for flow in case.matrix.with_outcome(
+            ConnectOutcome.TIMED_OUT, ConnectOutcome.REFUSED, ConnectOutcome.UNREACHABLE
+        )
+    }
     opinions = []
     for place, member in enumerate(case.members):
-        failed = [item for item in listeners(member) if not item.opened and item.errno in _STOPPED]
+        failed = [
+            item
+            for item in listeners(member)
+            if not item.opened and item.errno in _STOPPED and (place, item.port) not in told
+        ]
         if failed:
             opinions.append(_stops_itself(case, place, failed))
     return total(opinions)

@@ -43,13 +43,17 @@ class PortKind(str, Enum):
 
 @dataclass(frozen=True)
 class Listener:
-    """A port on which this node's own listener was opened and proven over its own address."""
+    """A port on which this node's own listener was opened and proven over its own address.
+
+    bound: the kernel gave the port; with `opened` False the proof failed, for `errno`.
+    """
 
     port: int
     kind: PortKind
     opened: bool
     errno: Optional[int] = None
     holder: Optional[str] = None  # who holds the port, where the host tells
+    bound: bool = False
 
 
 @dataclass(frozen=True)
@@ -121,6 +125,7 @@ class NodeReport:
     rank: claimed rank (torchrun, Slurm); None = to be given by sorted address.
     world_size: claimed world size; None = the cluster's configuration decides.
     members: member_id -> address as this node saw the cluster when it began to probe.
+    listens_until: its listeners stay open for later peers until then, or until a verdict stands.
     """
 
     run: str
@@ -135,6 +140,7 @@ class NodeReport:
     booted_at: Optional[float] = None
     started_at: Optional[float] = None
     finished_at: Optional[float] = None
+    listens_until: Optional[float] = None
     members: Dict[str, str] = field(default_factory=dict)
     host: Optional[HostFacts] = None
     listeners: Optional[Tuple[Listener, ...]] = None

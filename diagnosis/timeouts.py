@@ -30,7 +30,12 @@ class _Timeouts:
         self._case = case
         self._matrix = case.matrix
         self._walls = case.firewalls
-        self._left: Set[Flow] = case.matrix.with_outcome(ConnectOutcome.TIMED_OUT)
+        no_way_back = {(flow.destination, flow.source) for flow in case.matrix.without_route()}
+        self._left: Set[Flow] = {
+            flow
+            for flow in case.matrix.with_outcome(ConnectOutcome.TIMED_OUT)
+            if flow.pair not in no_way_back
+        }
         self._working = case.matrix.with_outcome(ConnectOutcome.CONNECTED)
 
     def judge(self) -> Opinion:

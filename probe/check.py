@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 from typing import Iterator, Mapping, Optional
 
-from diagnosis.report import CollectiveResult, Diagnosis, StepFailure, Verdict
+from diagnosis.report import CollectiveResult, Diagnosis, NodeReport, StepFailure, Verdict
 from probe.board import BoardError
 from probe.collective_stage import prove_collective
 from probe.discover import (
@@ -21,12 +21,14 @@ from probe.discover import (
     Wish,
     read_config,
     take_place,
+    unfinished_place,
 )
 from probe.discover import by_ec2 as place_on_ec2
 from probe.interfaces import interface_of, read_interfaces
+from probe.members import Member
 from probe.node_files import write_node_files
-from probe.preflight import distributed_environment
-from probe.rows import MESH_ROW, Say, read_reports, read_verdict, row_names
+from probe.preflight import distributed_environment, read_host_facts
+from probe.rows import MESH_ROW, Say, dump, read_reports, read_verdict, row_names
 from probe.run import await_verdict, bench_for, prove_mesh, report_failure
 from probe.verdict import COLLECTIVE, MESH, Bench
 
@@ -60,7 +62,34 @@ def check(wish: Wish, say: Say, *, collective: bool) -> Answer:
             leave(bench)
             return Answer(diagnosis=diagnosis, shown=shown)
     except EnvironmentIncomplete as error:
+        _tell_others(wish, environ, say)
         return Answer(diagnosis=_env_missing(str(error), environ))
+
+
+def _tell_others(wish: Wish, environ: Mapping[str, str], say: Say) -> None:
+    """Leave a row without probes, so that the others name this member's fault and do not wait for it."""
+    place = unfinished_place(wish, environ)
+    if place is None:
+        return
+    own = Member(member_id=place.member_id, address=place.address, master_port=0, ports=())
+    row = NodeReport(
+        run=place.run,
+        member_id=place.member_id,
+        address=place.address,
+        name=place.name,
+        rank=place.rank,
+        world_size=place.world_size,
+        master_address=place.master_address,
+        started_at=time.time(),
+        finished_at=time.time(),
+        host=read_host_facts(place.address, environ),
+    )
+    try:
+        place.board.post(own.registration(), b"")
+        place.board.post(MESH_ROW, dump(row))
+        place.board.post(LEFT, b"")
+    except BoardError as error:
+        say(f"the other members could not be told: {error}")
 
 
 def _collective(bench: Bench, mesh: Diagnosis, environ: Mapping[str, str]) -> Diagnosis:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 DEFAULT_MASTER_PORT = 29500
 # Of a check by hand: long enough for someone to start it on every node.
 DEFAULT_DEADLINE_S = 120.0
+# How long a member that cannot take part tries to tell the others why: a launcher starts all at once.
+UNFINISHED_PATIENCE_S = 10.0
 LAUNCHER_VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
@@ -179,6 +181,38 @@ def _by_directory(wish: Wish) -> Place:
         master_port=wish.master_port or DEFAULT_MASTER_PORT,
         ephemeral_ports=_own_range(None),
         deadline_s=wish.deadline_s or DEFAULT_DEADLINE_S,
+    )
+
+
+def unfinished_place(wish: Wish, environ: Mapping[str, str]) -> Optional[Place]:
+    """Where a member whose launcher variables are incomplete can tell the others; None: nowhere.
+
+    Its rank and size are claimed as far as they are set; rank 0 is where the others would meet.
+    """
+    try:
+        rank, world_size = (
+            _number(environ, name) if environ.get(name) else None for name in ("RANK", "WORLD_SIZE")
+        )
+        master_port = _number(environ, "MASTER_PORT", DEFAULT_MASTER_PORT)
+        master = environ.get("MASTER_ADDR")
+        if rank == 0 or _number(environ, "LOCAL_RANK", 0) or (master is None and wish.meet is None):
+            return None
+        meet_host, meet_port = _meeting_point(wish.meet, master or "", master_port)
+        address = wish.address or own_address(meet_host, environ.get("GLOO_SOCKET_IFNAME", ""))
+    except DiscoverError:
+        return None
+    member_id = f"{address}-{os.getpid()}"
+    return Place(
+        run=wish.run or environ.get("TORCHELASTIC_RUN_ID") or "check",
+        member_id=member_id,
+        address=address,
+        name=socket.gethostname(),
+        nodes=world_size or 0,
+        board=TcpBoard(meet_host, meet_port, member_id, patience_s=UNFINISHED_PATIENCE_S),
+        master_port=None,
+        rank=rank,
+        world_size=world_size,
+        master_address=master,
     )
 
 

@@ -97,14 +97,17 @@ class Mesh:
         self._stop()
 
     def member(self, member_id: str) -> Member:
-        """This node's registration: its proven listeners only."""
-        opened = [listener for listener in self.listeners if listener.opened]
-        masters = [listener.port for listener in opened if listener.kind is PortKind.MASTER]
+        """This node's registration: its listeners, also those that this host does not reach itself.
+
+        A host's firewall that stops loopback may stop peers or let them in: they are to find out.
+        """
+        bound = [listener for listener in self.listeners if listener.bound]
+        masters = [listener.port for listener in bound if listener.kind is PortKind.MASTER]
         return Member(
             member_id=member_id,
             address=self.address,
             master_port=masters[0] if masters else 0,
-            ports=tuple(item.port for item in opened if item.kind is PortKind.EPHEMERAL),
+            ports=tuple(item.port for item in bound if item.kind is PortKind.EPHEMERAL),
         )
 
     def probe(self, plan: Sequence[ProbeTarget]) -> Tuple[PairProbe, ...]:
@@ -165,7 +168,7 @@ class Mesh:
             holder = holder_of(port) if kind is PortKind.MASTER else None
             return Listener(port=port, kind=kind, opened=False, errno=error.errno, holder=holder)
         self._servers.append(server)
-        return Listener(port=port, kind=kind, opened=True)
+        return Listener(port=port, kind=kind, opened=True, bound=True)
 
     async def _prove(self, listener: Listener) -> Listener:
         """The listener as it is after an echo over this node's own address."""
