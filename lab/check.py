@@ -6,12 +6,13 @@ import dataclasses
 import json
 import subprocess
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cluster.serial import decode
 from diagnosis.report import Diagnosis, Verdict
 from lab import enter
-from lab.state import LabState
+from lab.state import LabState, NodeState
 
 PROBE = "/opt/fullmesh/fullmesh.pyz"
 # bootstrap.sh leaves the path of the Python that has torch here; a node without it proves the mesh only.
@@ -19,8 +20,12 @@ CHECK_SCRIPT = (
     'python="$(cat /run/fullmesh/torch-python 2>/dev/null || echo python3)"; '
     'exec "$python" "$0" check --json "$@"'
 )
-PROBE_DEADLINE_S = 60  # per stage, for a member that does not come; a loaded laptop needs 15 s at 64 nodes
-PATIENCE_S = 2 * PROBE_DEADLINE_S + 30
+PROBE_DEADLINE_S = 60.0  # per stage, for a member that does not come; a loaded laptop needs 15 s at 64 nodes
+MEETING_PORT = 29600  # members with a launcher's variables meet here, on the node of rank 0
+_SAID_ENOUGH = (0, 1)  # under a launcher only rank 0 shows the verdict; PASS and FAIL of others are known
+
+Environments = Sequence[Mapping[str, str] | None]
+"""A launcher's variables of each node by rank; None = the node is not started."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +34,7 @@ class NodeAnswer:
 
     rank: int
     diagnosis: Diagnosis | None
+    status: int
     errors: str
 
 
@@ -36,42 +42,62 @@ class CheckError(RuntimeError):
     """There is nothing to check; says what to run first."""
 
 
-def run_check(state: LabState, collective: bool = True) -> Diagnosis:
+def run_check(
+    state: LabState,
+    collective: bool = True,
+    *,
+    environments: Environments | None = None,
+    deadline_s: float = PROBE_DEADLINE_S,
+) -> Diagnosis:
     """Probe on every node at once; returns the cluster's verdict.
 
     The answer is that of the lowest rank whose view is the fullest: every node can judge, and a
     node that was cut off knows less than the others.
+
+    environments: run it as a job under a launcher instead, with these variables; the members then
+    know of each other what the variables say, and nothing of the deployed cluster.
+    deadline_s: of each stage, for members that do not come.
 
     Raises:
         CheckError: no node is running.
     """
     if not state.nodes:
         raise CheckError("no node is running in this lab; run: fullmesh demo --keep, or cdk deploy --all")
-    arguments = ["--run", f"check-{time.time_ns()}", "--timeout-s", str(PROBE_DEADLINE_S)]
+    arguments = ["--run", f"check-{time.time_ns()}", "--timeout-s", str(deadline_s)]
     if not collective:
         arguments.append("--no-collective")
+    if environments is not None:
+        arguments += ["--meet", f"tcp://{state.node(0).address}:{MEETING_PORT}"]
     started = time.monotonic()
-    processes = [
-        subprocess.Popen(
-            enter.command(state, node, ["bash", "-c", CHECK_SCRIPT, PROBE, *arguments]),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for node in state.nodes
+    running = [
+        (node, _start(state, node, variables, arguments))
+        for node, variables in zip(state.nodes, environments or [{}] * len(state.nodes), strict=True)
+        if variables is not None
     ]
     answers = []
     try:
-        for node, process in zip(state.nodes, processes, strict=True):
-            left_s = max(1.0, PATIENCE_S - (time.monotonic() - started))
+        for node, process in running:
+            left_s = max(1.0, 2 * deadline_s + 30 - (time.monotonic() - started))
             answers.append(_answer(node.rank, process, left_s))
     finally:
-        for process in processes:
+        for _, process in running:
             if process.poll() is None:
                 process.kill()
                 process.wait()
-    return _fullest(answers)
+    return _fullest(answers, one_speaks=environments is not None)
+
+
+def _start(
+    state: LabState, node: NodeState, variables: Mapping[str, str], arguments: Sequence[str]
+) -> subprocess.Popen[str]:
+    given = [f"{name}={value}" for name, value in variables.items()]
+    return subprocess.Popen(
+        enter.command(state, node, ["env", *given, "bash", "-c", CHECK_SCRIPT, PROBE, *arguments]),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 def _answer(rank: int, process: subprocess.Popen[str], timeout_s: float) -> NodeAnswer:
@@ -80,19 +106,20 @@ def _answer(rank: int, process: subprocess.Popen[str], timeout_s: float) -> Node
     except subprocess.TimeoutExpired:
         process.kill()
         output, errors = process.communicate()
-        errors += f"\nthe probe did not end within {PATIENCE_S} s"
+        errors += "\nthe probe did not end in time"
     try:
         diagnosis = decode(Diagnosis, json.loads(output))
     except ValueError:  # DecodeError is one, too
         diagnosis = None
-    return NodeAnswer(rank=rank, diagnosis=diagnosis, errors=errors.strip())
+    return NodeAnswer(rank=rank, diagnosis=diagnosis, status=process.returncode, errors=errors.strip())
 
 
-def _fullest(answers: list[NodeAnswer]) -> Diagnosis:
+def _fullest(answers: list[NodeAnswer], *, one_speaks: bool) -> Diagnosis:
+    """one_speaks: only the member of rank 0 prints the verdict, so silence with a status is no fault."""
     silent = tuple(
         f"node {answer.rank} gave no answer: {answer.errors[-300:]}"
         for answer in answers
-        if answer.diagnosis is None
+        if answer.diagnosis is None and not (one_speaks and answer.status in _SAID_ENOUGH)
     )
     given = [(answer.rank, answer.diagnosis) for answer in answers if answer.diagnosis is not None]
     if not given:

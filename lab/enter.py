@@ -35,6 +35,17 @@ def command(state: LabState, node: NodeState, argv: Sequence[str]) -> List[str]:
     ]  # fmt: skip
 
 
+def network_command(state: LabState, argv: Sequence[str]) -> List[str]:
+    """The argument list that runs `argv` of this machine in the VPC's network namespace.
+
+    What is done there happens between the nodes, where none of them can see it.
+    """
+    user = [f"--user={state.network.rpartition('/fd/')[0]}/ns/user"] if state.rootless else []
+    if user:
+        user.append("--preserve-credentials")
+    return ["nsenter", f"--net={state.network}", *user, "--", *argv]
+
+
 def enter(state: LabState, node: NodeState, argv: Sequence[str]) -> int:
     """Run `argv` inside the node with this process's terminal; returns its exit status."""
     return subprocess.run(command(state, node, argv), check=False).returncode

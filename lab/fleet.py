@@ -17,6 +17,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from cluster.snapshot import ClusterSnapshot
 from lab import fabric, firewall, image, node, observe, state
+from lab.boot_change import BootChange
 from lab.directory import Credentials, Directory
 from lab.facts import (
     Document,
@@ -57,7 +58,8 @@ class Fleet:
     """All nodes of a lab.
 
     workspace: an empty folder nodes mount their root on; log_dir: gets one folder a node;
-    say: takes a line for the supervisor's log; changed: called with the nodes after each change.
+    boot_changes: what certain nodes find different; say: takes a line for the supervisor's log;
+    changed: called with the nodes, and how often the firewall was loaded, after each change.
     """
 
     def __init__(
@@ -70,8 +72,9 @@ class Fleet:
         region: str,
         workspace: Path,
         log_dir: Path,
+        boot_changes: Sequence[BootChange] = (),
         say: Callable[[str], None],
-        changed: Callable[[Tuple[state.NodeState, ...]], None],
+        changed: Callable[[Tuple[state.NodeState, ...], int], None],
     ) -> None:
         self._observer = observer
         self._fabric = network
@@ -80,6 +83,7 @@ class Fleet:
         self._directory = Directory(region=region)
         self._workspace = workspace
         self._log_dir = log_dir
+        self._boot_changes = tuple(boot_changes)
         self._say = say
         self._changed = changed
         self._nodes: Dict[str, RunningNode] = {}
@@ -89,6 +93,7 @@ class Fleet:
         self._credentials: Dict[str, Credentials] = {}
         self._seen: Optional[Mapping[str, Any]] = None
         self._ruleset = ""
+        self._loads = 0
 
     def follow(self) -> None:
         """One round.
@@ -113,6 +118,7 @@ class Fleet:
         self._renew_credentials(fresh)
         self._fabric.set_vpc(self._routed_ranges(snapshot, instances))
         started = self._start(fresh, instances, snapshot)
+        loads = self._loads
         self._load_firewall(snapshot, documents)
         self._publish(snapshot, instances)
         for running, waiting in started:
@@ -125,8 +131,8 @@ class Fleet:
                 self._end(running)
                 self._fail(running.instance_id, str(error))
         self._seen = documents
-        if gone or started:
-            self._changed(self.states())
+        if gone or started or loads != self._loads:
+            self._changed(self.states(), self._loads)
 
     def reaped(self, pid: int) -> None:
         """Take note that process `pid`, as the lab's init sees it, has ended."""
@@ -135,7 +141,7 @@ class Fleet:
                 self._forget(running)
                 self._failed[running.instance_id] = "its init ended"
                 self._say(f"{running.instance_id} ended by itself: its init is gone")
-                self._changed(self.states())
+                self._changed(self.states(), self._loads)
 
     def states(self) -> Tuple[state.NodeState, ...]:
         """The nodes, numbered by the order of their private addresses."""
@@ -160,7 +166,7 @@ class Fleet:
         started: List[Tuple[RunningNode, node.StartedNode]] = []
         for instance_id in fresh:
             try:
-                plan = self._plan(instances[instance_id], snapshot)
+                plan = self._plan(instances[instance_id], snapshot, instances)
                 waiting = node.start(plan, self._system)
             except (FactsError, node.NodeError, OSError) as error:
                 self._fail(instance_id, str(error))
@@ -179,26 +185,43 @@ class Fleet:
         self._fabric.plug([(running.link, running.pid) for running, _ in started])
         return started
 
-    def _plan(self, instance: Document, snapshot: ClusterSnapshot) -> node.NodePlan:
+    def _plan(
+        self, instance: Document, snapshot: ClusterSnapshot, instances: Mapping[str, Document]
+    ) -> node.NodePlan:
         instance_id = instance["InstanceId"]
         interface = primary_interface(instance, snapshot)
         link = link_of(instance, snapshot)
         log = self._log_dir / instance_id / "cloud-init-output.log"
         log.parent.mkdir(parents=True, exist_ok=True)
         short, domain = host_name_of(instance, link.address, self._directory.region)
+        change = self._boot_change(instance, instances)
         return node.NodePlan(
             instance_id=instance_id,
             link=link,
             identity=image.Identity(
-                host_name=short,
+                host_name=change.host_name or short,
                 domain=domain,
                 resolver=resolver_of(interface.vpc_id, snapshot),
-                environment=node_environment(self._directory.region),
+                environment={**node_environment(self._directory.region), **change.environment},
             ),
             user_data=self._user_data[instance_id],
             log=log,
             workspace=self._workspace,
+            before=change.script,
         )
+
+    def _boot_change(self, instance: Document, instances: Mapping[str, Document]) -> BootChange:
+        """What this node finds different; addresses are given in order, so its rank stands already."""
+        around = [
+            ipaddress.IPv4Address(item["PrivateIpAddress"])
+            for item in instances.values()
+            if item.get("VpcId") == instance.get("VpcId")
+        ]
+        rank = sorted(around).index(ipaddress.IPv4Address(instance["PrivateIpAddress"]))
+        tags = {tag["Key"]: tag["Value"] for tag in instance.get("Tags", ())}
+        cluster = tags.get("fullmesh:cluster", "")
+        fitting = (c for c in self._boot_changes if c.rank == rank and c.cluster in ("", cluster))
+        return next(fitting, BootChange(rank=rank))
 
     def _end(self, running: RunningNode) -> None:
         os.kill(running.pid, signal.SIGKILL)
@@ -232,6 +255,7 @@ class Fleet:
         if ruleset != self._ruleset:
             self._fabric.load_ruleset(ruleset)
             self._ruleset = ruleset
+            self._loads += 1
             self._say("the firewall follows a change")
 
     def _publish(self, snapshot: ClusterSnapshot, instances: Mapping[str, Document]) -> None:

@@ -125,11 +125,13 @@ def _hold_lab(news: int, caller: int, guard_pid: int, rootless: bool, options: L
         rootless=rootless,
         search_path=system.search_path,
         environment=fleet.node_environment(options.region),
+        network=f"/proc/{sandbox.host_pid()}/fd/{network.namespace}",
     )
     state_file = Path(options.state_dir) / state.FILE_NAME
 
-    def changed(nodes: Tuple[NodeState, ...]) -> None:
-        state.write(state_file, dataclasses.replace(current, nodes=nodes))
+    def changed(nodes: Tuple[NodeState, ...], firewall_loads: int) -> None:
+        now = dataclasses.replace(current, nodes=nodes, firewall_loads=firewall_loads)
+        state.write(state_file, now)
 
     crew = fleet.Fleet(
         observer=observe.Observer(url, options.region),
@@ -139,6 +141,7 @@ def _hold_lab(news: int, caller: int, guard_pid: int, rootless: bool, options: L
         region=options.region,
         workspace=work / "root",
         log_dir=Path(options.log_dir),
+        boot_changes=options.boot_changes,
         say=_say,
         changed=changed,
     )
@@ -147,7 +150,7 @@ def _hold_lab(news: int, caller: int, guard_pid: int, rootless: bool, options: L
         served.pid: ("metadata, DNS and relay process", Path(options.log_dir) / SUPERVISOR_LOG),
     }
     control_plane.wait_healthy(url, _HEALTHY_TIMEOUT_S, plane)
-    changed(())
+    changed((), 0)
     _tell(news, {"ready": encode(current)})
     _say(f"ready: {url}, {'rootless' if rootless else 'as root'}")
     while True:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+import subprocess
 import sys
 import traceback
 from dataclasses import dataclass
@@ -41,7 +42,8 @@ class NodePlan:
     """All that a node needs to boot.
 
     user_data: as the instance has it, decoded; log: on the host, gets the user data's output;
-    workspace: an empty directory on the host that the node mounts its root on, in its own namespace.
+    workspace: an empty directory on the host that the node mounts its root on, in its own namespace;
+    before: a script of the lab's own that user data waits for (see `boot_change`).
     """
 
     instance_id: str
@@ -50,6 +52,7 @@ class NodePlan:
     user_data: bytes
     log: Path
     workspace: Path
+    before: str = ""
 
 
 @dataclass(frozen=True)
@@ -182,8 +185,10 @@ def _first_boot(plan: NodePlan, system: image.Image) -> tuple[int, Optional[int]
             for number in (signal.SIGPIPE, signal.SIGXFSZ):  # ignored by Python, and so by all it starts
                 signal.signal(number, signal.SIG_DFL)
             environment = boot_environment(plan.identity, system)
+            if plan.before:
+                subprocess.run(["bash", "-ec", plan.before], env=environment, check=True)
             os.execve(_SCRIPT, [_SCRIPT], environment)  # noqa: S606 - the user data is the program
-        except OSError as error:
+        except (OSError, subprocess.CalledProcessError) as error:
             os.write(2, f"cannot run the user data: {error}\n".encode())
         finally:
             os._exit(127)

@@ -32,7 +32,12 @@ class NodeState:
 
 @dataclass(frozen=True)
 class LabState:
-    """A lab. pid: its guard; caller_pid: who started it; environment, search_path: of a node's processes."""
+    """A lab.
+
+    pid: its guard; caller_pid: who started it; environment, search_path: of a node's processes.
+    network: path of the VPC's network namespace, which routes between nodes and filters.
+    firewall_loads: how often the firewall has followed the control plane so far.
+    """
 
     pid: int
     caller_pid: int
@@ -45,6 +50,8 @@ class LabState:
     search_path: str
     environment: dict[str, str]
     nodes: Tuple[NodeState, ...] = ()
+    network: str = ""
+    firewall_loads: int = 0
 
     def supervisor_of(self, pid: int) -> bool:
         """Whether this is the lab that process `pid` is, or started."""

@@ -19,10 +19,11 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Dict, Optional
+from typing import Callable, Dict, Optional, Tuple
 
 from cluster.serial import decode, encode
 from lab import state
+from lab.boot_change import BootChange
 from lab.state import LabState
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -39,12 +40,13 @@ class LabError(RuntimeError):
 
 @dataclass(frozen=True)
 class LabOptions:
-    """port: of the control plane on 127.0.0.1, 0 = any free one."""
+    """port: of the control plane on 127.0.0.1, 0 = any free one. boot_changes: faults of nodes."""
 
     state_dir: str
     log_dir: str
     port: int = 0
     region: str = "us-east-1"
+    boot_changes: Tuple[BootChange, ...] = ()
 
 
 def read_state(state_dir: Path) -> Optional[LabState]:

@@ -1,0 +1,95 @@
+"""Faults of hosts and of what lies between them, and how a job is started wrongly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from lab.fault_scene import Scene
+from lab.state import LabState
+
+MASTER_PORT = 29500
+
+
+@dataclass(frozen=True)
+class OnNode:
+    """A script run on one node as its root, and the one that undoes it."""
+
+    rank: int
+    script: str
+    undo: str
+
+    @contextmanager
+    def inject(self, scene: Scene) -> Iterator[None]:
+        values = addresses(scene.lab)
+        try:
+            scene.on_node(self.rank, filled(self.script, values))
+            yield
+        finally:
+            scene.on_node(self.rank, filled(self.undo, values))
+
+
+@dataclass(frozen=True)
+class Between:
+    """New TCP connections of these ordered pairs vanish between the nodes, where no rule shows it."""
+
+    pairs: tuple[tuple[int, int], ...]
+
+    @contextmanager
+    def inject(self, scene: Scene) -> Iterator[None]:
+        rules = "\n".join(
+            f"ip saddr {scene.lab.node(source).address} ip daddr {scene.lab.node(target).address} "
+            "tcp flags & (syn | ack) == syn drop"
+            for source, target in self.pairs
+        )
+        chain = f"chain between {{\ntype filter hook forward priority -10;\n{rules}\n}}"
+        try:
+            scene.on_network(["nft", "-f", "-"], f"table ip fault {{\n{chain}\n}}\n")
+            yield
+        finally:
+            scene.on_network(["nft", "-f", "-"], "table ip fault\ndelete table ip fault\n")
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A job started by a launcher that gives some nodes wrong variables.
+
+    changes: rank of the node -> variable -> value, None = not set; `{address1}` is the address of
+    rank 1. absent: nodes that nobody starts.
+    """
+
+    changes: Mapping[int, Mapping[str, str | None]] = field(default_factory=dict)
+    absent: frozenset[int] = frozenset()
+
+    @contextmanager
+    def inject(self, scene: Scene) -> Iterator[None]:  # noqa: ARG002 - an Injection; the check is started wrongly
+        yield
+
+    def environments(self, lab: LabState) -> list[dict[str, str] | None]:
+        """The variables of each node, by rank; None = it is not started."""
+        values = addresses(lab)
+        found: list[dict[str, str] | None] = []
+        for node in lab.nodes:
+            right = {
+                "RANK": str(node.rank),
+                "WORLD_SIZE": str(len(lab.nodes)),
+                "MASTER_ADDR": lab.node(0).address,
+                "MASTER_PORT": str(MASTER_PORT),
+            }
+            given = {**right, **self.changes.get(node.rank, {})}
+            variables = {name: filled(value, values) for name, value in given.items() if value is not None}
+            found.append(None if node.rank in self.absent else variables)
+        return found
+
+
+def addresses(lab: LabState) -> dict[str, str]:
+    """`address0`, `address1`, ... of all nodes, for scripts and variables."""
+    return {f"address{node.rank}": node.address for node in lab.nodes}
+
+
+def filled(text: str, values: Mapping[str, str]) -> str:
+    """`{address0}` and its like replaced; other braces stay, for they are nft's and the shell's."""
+    for name, value in values.items():
+        text = text.replace(f"{{{name}}}", value)
+    return text
