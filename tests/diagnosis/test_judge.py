@@ -293,6 +293,7 @@ def test_every_optional_field_is_known_to_this_test(kind: type) -> None:
         *("run", "member_id", "address", "name", "schema_version", "rank", "world_size", "master_address"),
         *("master_port", "booted_at", "started_at", "finished_at", "members", "failures", "publish_errors"),
         *(
+            "listens_until",
             "timings_s",
             "peak_memory_bytes",
             "hostname_error",
