@@ -134,4 +134,5 @@ def _fullest(answers: list[NodeAnswer], *, one_speaks: bool) -> Diagnosis:
         return sum(node.verdict is not Verdict.UNKNOWN for node in diagnosis.nodes), -rank
 
     best = max(given, key=fullness)[1]
-    return dataclasses.replace(best, unanswered=(*best.unanswered, *silent))
+    verdict = Verdict.UNKNOWN if silent and best.verdict is Verdict.PASS else best.verdict
+    return dataclasses.replace(best, verdict=verdict, unanswered=(*best.unanswered, *silent))

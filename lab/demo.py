@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import queue
 import textwrap
@@ -122,6 +123,12 @@ def run(options: DemoOptions, state: LabState, progress: Progress) -> DemoResult
     if newest is None and not deployment.complete:
         progress.say(tail(log))
     diagnosis, evidence = newest if newest is not None else (None, "")
+    if diagnosis is not None and not deployment.complete and diagnosis.verdict is Verdict.PASS:
+        # The nodes proved one stage and the deploy failed all the same: that is not a good cluster.
+        told = f"cdk deploy failed although the last verdict is PASS: {deployment.event or tail(log, 3)}"
+        diagnosis = dataclasses.replace(
+            diagnosis, verdict=Verdict.UNKNOWN, unanswered=(*diagnosis.unanswered, told)
+        )
     return DemoResult(
         complete=deployment.complete,
         event=deployment.event,
