@@ -7,7 +7,6 @@ runs it with the system's Python before the virtual environment exists.
 from __future__ import annotations
 
 import argparse
-import ctypes
 import json
 import os
 import platform
@@ -17,14 +16,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Callable, List, Optional
 
+from lab import sandbox
+
 CHECKOUT = Path(__file__).resolve().parent.parent
-CLONE_NEWNS = 0x00020000
-CLONE_NEWUSER = 0x10000000
-CLONE_NEWNET = 0x40000000
 NEEDED_PYTHON = (3, 11)  # the wheels of torch and ministack that are pinned
 NEEDED_DISK_BYTES = 4 * 1024**3  # a set-up checkout measures 2.3 GB; the rest is room for logs
 NEEDED_MEMORY_BYTES = 3 * 1024**3  # four ranks with torch, the emulator and CDK's Node
-SBIN = ("/usr/sbin", "/sbin")  # not on an ordinary user's PATH on Debian
 
 
 @dataclass(frozen=True)
@@ -40,7 +37,7 @@ class Check:
 
 def find_tool(name: str) -> Optional[str]:
     """The path of a system tool, looked for in PATH and the system administrator's folders."""
-    return shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", ""), *SBIN]))
+    return shutil.which(name, path=sandbox.search_path())
 
 
 def check_platform() -> Check:
@@ -65,41 +62,19 @@ def check_python() -> Check:
 
 
 def check_namespaces() -> Check:
-    """Tries in a child process to make the namespaces the lab is built from."""
-    if not hasattr(os, "fork") or platform.system() != "Linux":
+    """Tries, in a child process, what the lab asks of the kernel."""
+    if platform.system() != "Linux":
         return Check("namespaces", False, "not available on this system", "use Linux")
-    flags = CLONE_NEWNET | CLONE_NEWNS
-    if os.geteuid() != 0:
-        flags |= CLONE_NEWUSER
-    errno = _unshare_in_child(flags)
-    if errno and not flags & CLONE_NEWUSER:
-        flags |= CLONE_NEWUSER
-        errno = _unshare_in_child(flags)
-    how = "through a user namespace" if flags & CLONE_NEWUSER else "as root"
-    if errno == 0:
-        return Check("namespaces", True, f"can be made {how}")
-    return Check("namespaces", False, f"unshare {how}: {os.strerror(errno)}", _namespace_remedy())
-
-
-def _unshare_in_child(flags: int) -> int:
-    pid = os.fork()
-    if pid == 0:
-        libc = ctypes.CDLL(None, use_errno=True)
-        os._exit(0 if libc.unshare(flags) == 0 else min(ctypes.get_errno(), 255) or 255)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
-
-def _namespace_remedy() -> str:
-    if _read("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1":
-        return (
-            "this system restricts unprivileged user namespaces (AppArmor): run as root, or "
-            "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
-        )
-    if _read("/proc/sys/kernel/unprivileged_userns_clone") == "0":
-        return "run as root, or: sudo sysctl -w kernel.unprivileged_userns_clone=1"
-    if _read("/proc/sys/user/max_user_namespaces") == "0":
-        return "run as root, or: sudo sysctl -w user.max_user_namespaces=10000"
-    return "run as root; in a container, start it with --privileged"
+    missing = [tool for tool in ("nft", "ip") if find_tool(tool) is None]
+    if missing:
+        found = f"not tried: {' and '.join(missing)} missing"
+        return Check("namespaces", None, found, "install it, then: make doctor", setup_installs=True)
+    try:
+        sandbox.check()
+    except sandbox.SandboxError as error:
+        return Check("namespaces", False, str(error))
+    how = "through a user namespace" if sandbox.needs_user_namespace() else "as root"
+    return Check("namespaces", True, f"network namespaces and nftables work {how}")
 
 
 def _read(path: str) -> Optional[str]:

@@ -33,6 +33,15 @@ _USERNS_DEBIAN = Path("/proc/sys/kernel/unprivileged_userns_clone")
 _USERNS_APPARMOR = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
 
 
+# Debian keeps ip and nft where an ordinary user's PATH does not lead.
+_SYSTEM_TOOLS = ("/usr/sbin", "/sbin")
+
+
+def search_path() -> str:
+    """PATH with the folders of the system's tools at its end."""
+    return os.pathsep.join([os.environ.get("PATH", os.defpath), *_SYSTEM_TOOLS])
+
+
 class SandboxError(RuntimeError):
     """This machine does not let the lab make the namespaces it needs."""
 
@@ -155,6 +164,7 @@ def check() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "lab.sandbox"],
         cwd=Path(__file__).resolve().parent.parent,
+        env={**os.environ, "PATH": search_path()},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

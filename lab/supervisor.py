@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Callable, Dict, Optional, Tuple
 
 from cluster.serial import decode, encode
-from lab import state
+from lab import sandbox, state
 from lab.boot_change import BootChange
 from lab.state import LabState
 
@@ -30,7 +30,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 SUPERVISOR_LOG = "supervisor.log"
 CONTROL_PLANE_LOG = "control-plane.log"
 WORK = "work"
-_PASSED_ON = ("PATH", "LANG", "PYTHONPATH", "HOME")
+_PASSED_ON = ("LANG", "PYTHONPATH", "HOME")
 _STOP_TIMEOUT_S = 15.0
 
 
@@ -75,6 +75,7 @@ def run(options: LabOptions, ready: Callable[[LabState], None]) -> None:
     )
     news, theirs = os.pipe()
     environment = {key: os.environ[key] for key in _PASSED_ON if key in os.environ}
+    environment["PATH"] = sandbox.search_path()
     log = log_dir / SUPERVISOR_LOG
     with log.open("ab") as output:
         guard = subprocess.Popen(
