@@ -14,8 +14,11 @@ from constructs import Construct
 from cluster.ports import ALL_PORTS, PortRange
 from cluster.spec import ClusterSpec, PortProfile
 
-UNSAFE_RULES = ("sg-only-master-port",)
+UNSAFE_RULES = ("sg-only-master-port", "sg-no-self-ingress", "sg-no-self-egress", "sg-ports-too-narrow")
 """Deliberate faults: self rules on which the mesh cannot form. Named by the cause they raise."""
+
+Ports = tuple[PortRange | None, ...]
+"""Ports of the group's rules with itself; None = a rule for all protocols."""
 
 
 class MemberGroup(Construct):
@@ -57,16 +60,7 @@ class MemberGroup(Construct):
         self.group.override_logical_id("MemberGroup")
         self.group_id = self.group.attr_group_id
         self.rules: list[cdk.CfnResource] = []
-        inward: tuple[PortRange | None, ...]
-        outward: tuple[PortRange | None, ...]
-        if spec.port_profile is PortProfile.EFA:
-            inward = outward = (None,)
-        elif spec.port_profile is PortProfile.PINNED:
-            inward = outward = spec.needed_ports.ranges
-        else:
-            inward = outward = (ALL_PORTS,)
-        if unsafe_rules == "sg-only-master-port":
-            inward = (PortRange(spec.master_port, spec.master_port),)
+        inward, outward = _with_fault(unsafe_rules, _self_rules(spec), spec)
         for ports in inward:
             self._ingress(ports)
         for ports in outward:
@@ -99,6 +93,27 @@ class MemberGroup(Construct):
                 description="members out",
             )
         )
+
+
+def _self_rules(spec: ClusterSpec) -> Ports:
+    if spec.port_profile is PortProfile.EFA:
+        return (None,)
+    return spec.needed_ports.ranges if spec.port_profile is PortProfile.PINNED else (ALL_PORTS,)
+
+
+def _with_fault(unsafe_rules: str, healthy: Ports, spec: ClusterSpec) -> tuple[Ports, Ports]:
+    """(inward, outward) with the deliberate fault, if there is one."""
+    master = PortRange(spec.master_port, spec.master_port)
+    last = spec.ephemeral_ports.last
+    upper_half = PortRange((spec.ephemeral_ports.first + last) // 2 + 1, last)
+    faults: dict[str, tuple[Ports, Ports]] = {
+        "": (healthy, healthy),
+        "sg-only-master-port": ((master,), healthy),
+        "sg-no-self-ingress": ((), healthy),
+        "sg-no-self-egress": (healthy, ()),
+        "sg-ports-too-narrow": ((master, upper_half), healthy),
+    }
+    return faults[unsafe_rules]
 
 
 def _span(ports: PortRange | None) -> str:

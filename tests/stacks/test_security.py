@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from cluster.ports import PortRange
+from diagnosis.static import judge_rules
+from stacks.security import UNSAFE_RULES
+from stacks.template_model import read_template
 from tests.stacks.synthesis import Synthesis, synthesise
 
 SELF = {"Fn::GetAtt": ["MemberGroup", "GroupId"]}
@@ -47,7 +51,31 @@ def test_the_inline_rules_are_the_only_ones_by_address(public: Synthesis) -> Non
     ] == [("tcp", 443, 443, "0.0.0.0/0")]
 
 
-def test_the_deliberate_fault_narrows_the_inbound_side_only() -> None:
-    """The famous failure: MASTER_PORT in, and the way out as in a healthy cluster."""
-    faulty = synthesise(**{"fullmesh:unsafe-rules": "sg-only-master-port"})
-    assert self_rules(faulty) == {"Ingress": [("tcp", 29500, 29500)], "Egress": [("tcp", 0, 65535)]}
+ALL = [("tcp", 0, 65535)]
+MASTER = ("tcp", 29500, 29500)
+
+
+@pytest.mark.parametrize(
+    ("fault", "inward", "outward"),
+    [
+        ("sg-only-master-port", [MASTER], ALL),
+        ("sg-no-self-ingress", [], ALL),
+        ("sg-no-self-egress", ALL, []),
+        ("sg-ports-too-narrow", [MASTER, ("tcp", 46884, 60999)], ALL),
+    ],
+)
+def test_a_deliberate_fault_narrows_one_side_and_is_what_the_rules_say(
+    fault: str, inward: list[object], outward: list[object]
+) -> None:
+    """Each fault's rules; judged as the nodes would judge them, they are that cause and nothing else."""
+    faulty = synthesise(**{"fullmesh:unsafe-rules": fault})
+    assert self_rules(faulty) == {"Ingress": inward, "Egress": outward}
+    model = read_template(faulty.cluster, outside_cidr="10.20.0.0/16")
+    found = judge_rules(model.snapshot, model.members, 29500, PortRange(32768, 60999))
+    assert [(item.id, item.subject) for item in found.causes] == [(fault, "cluster")]
+
+
+def test_every_deliberate_fault_is_tested() -> None:
+    """A new one needs its line above."""
+    tested = {"sg-only-master-port", "sg-no-self-ingress", "sg-no-self-egress", "sg-ports-too-narrow"}
+    assert set(UNSAFE_RULES) == tested
