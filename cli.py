@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -278,14 +277,7 @@ def _lab_env(options: argparse.Namespace) -> int:
 
     state = _running(options)
     values = toolchain.environment(state.endpoint_url, state.region)
-    values["PATH"] = os.pathsep.join(
-        [
-            str(CHECKOUT / ".venv/bin"),
-            str(CHECKOUT / "node_modules/.bin"),
-            str(toolchain.node_bin_dir()),
-            "$PATH",
-        ]
-    )
+    values["PATH"] = f"{CHECKOUT / '.venv/bin'}:$PATH"
     for name, value in values.items():
         sys.stdout.write(f'export {name}="{value}"\n')
     return 0

@@ -70,6 +70,9 @@ install_cdk_cli() {
     mapfile -t npm < <(.venv/bin/python -c 'from lab import toolchain; print(*toolchain.npm_command(), sep="\n")')
     # The system's certificates, too, as pip takes them: proxies of organisations have their own.
     PATH="$(dirname "${npm[0]}"):$PATH" NODE_OPTIONS=--use-system-ca "${npm[@]}" ci --no-audit --no-fund --loglevel=error
+    # One folder on PATH gives fullmesh, cdk, aws, python and the node that the CDK needs.
+    ln -sf "${npm[0]}" .venv/bin/node
+    ln -sf ../../node_modules/.bin/cdk .venv/bin/cdk
 }
 
 [ "$(uname -s)" = Linux ] || fail "this machine runs $(uname -s); the lab needs Linux (network namespaces and nftables)"

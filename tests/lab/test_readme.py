@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import supervisor
+from lab import supervisor, toolchain
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
 
@@ -57,13 +57,18 @@ def blocks() -> dict[str, list[list[str]]]:
     return found
 
 
-def run_in_one_shell(commands: list[str]) -> list[Ran]:
-    """Run commands one after another in one bash, as typed into one terminal."""
+def run_in_one_shell(commands: list[str], extra: dict[str, str] | None = None) -> list[Ran]:
+    """Run commands one after another in one bash, as typed into one terminal.
+
+    extra: variables beside the caller's own, of which AWS's and the project's folders on PATH are left out.
+    """
     wanted = [command for command in commands if command not in NOT_RUN]
     script = "".join(
         f"{command}\nprintf '\\n@@ {number} %s\\n' $?\n" for number, command in enumerate(wanted)
     )
     environment = {key: value for key, value in os.environ.items() if not key.startswith("AWS_")}
+    folders = [folder for folder in os.environ["PATH"].split(os.pathsep) if str(CHECKOUT) not in folder]
+    environment |= {"PATH": os.pathsep.join(folders), **(extra or {})}
     shell = subprocess.run(
         ["bash"],
         input=script,
@@ -86,6 +91,21 @@ def run_in_one_shell(commands: list[str]) -> list[Ran]:
 def assert_statuses(ran: list[Ran]) -> None:
     for item in ran:
         assert item.status == EXPECTED_STATUS.get(item.command, 0), f"{item.command}\n{item.output[-3000:]}"
+
+
+def report(name: str) -> str:
+    """The report that the README shows under that name."""
+    found = re.search(
+        rf"<!-- report: {name} -->\n```text\n(.*?)```", (CHECKOUT / "README.md").read_text(), re.DOTALL
+    )
+    assert found is not None
+    return found[1]
+
+
+def words_of(text: str) -> str:
+    """A report without what differs from run to run: numbers, ids and where lines are wrapped."""
+    without_ids = re.sub(r"\b(sg|i|sgr|vpc)-[0-9a-f]+", r"\1-ID", text)
+    return " ".join(re.sub(r"[\d.]+", "#", without_ids).split())
 
 
 class LabInBackground:
@@ -142,6 +162,7 @@ def test_try_it() -> None:
     assert "PASS  every pair was proven" in demo.output
     assert "12 of 12 ordered pairs work" in demo.output
     assert "cdk deploy: CREATE_COMPLETE" in demo.output
+    assert words_of(report("pass")) in words_of(demo.output)
 
 
 def test_break_something() -> None:
@@ -150,6 +171,7 @@ def test_break_something() -> None:
     (famous,) = run_in_one_shell(fault)
     assert_statuses([famous])
     assert "sg-only-master-port: members reach each other on 29500" in " ".join(famous.output.split())
+    assert words_of(report("sg-only-master-port")) in words_of(famous.output)
     with LabInBackground("--nodes", "4"):
         ran = run_in_one_shell([*break_it, *by_hand])
     assert_statuses(ran)
@@ -161,10 +183,12 @@ def test_break_something() -> None:
 
 
 def test_deploy_to_an_account() -> None:
-    """The commands for an account run as they stand against the lab's."""
+    """The commands for an account run as they stand, with credentials of the lab's account."""
     (block,) = blocks()["Deploy to an account"]
     with LabInBackground():
-        ran = run_in_one_shell(['eval "$(.venv/bin/fullmesh lab env)"', *block])
+        state = supervisor.read_state(STATE_DIR)
+        assert state is not None
+        ran = run_in_one_shell(block, toolchain.environment(state.endpoint_url, state.region))
     assert_statuses(ran)
     assert "PASS" in ran[-1].output
 
