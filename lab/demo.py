@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import json
 import queue
+import re
 import textwrap
 import threading
 import time
@@ -24,11 +25,6 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 RAW_TORCH_MEASUREMENTS = CHECKOUT / "bench" / "measurements" / "raw_torch.json"
 LAB_START_TIMEOUT_S = 60.0  # the emulator starts in 3 s; a loaded machine takes several times that
 
-# What the stack itself can be told to get wrong: app.py's fullmesh:unsafe-rules.
-STACK_FAULTS = {
-    "sg-only-master-port": "the group admits members on MASTER_PORT and on no other port",
-}
-
 
 class DemoError(RuntimeError):
     """A step of the demo could not run; the text names the step, the log and the next command."""
@@ -45,13 +41,34 @@ class DemoOptions:
     port: int = 0
 
     @property
+    def chosen_fault(self) -> Fault | None:
+        """The fault to provoke.
+
+        Raises:
+            DemoError: there is none of that id, or the cluster is too small for it.
+        """
+        if self.fault is None:
+            return None
+        found = FAULTS.get(self.fault)
+        if found is None:
+            raise DemoError(
+                f"{self.fault!r} cannot be provoked; what can is listed by: fullmesh demo --list-faults"
+            )
+        if self.nodes < found.least_nodes:
+            raise DemoError(f"{found.id} needs {found.least_nodes} nodes, not {self.nodes}")
+        return found
+
+    @property
     def logs(self) -> Path:
         return self.state_dir / "logs"
 
 
 @dataclass(frozen=True)
 class DemoResult:
-    """What the deploy came to. diagnosis None = neither a node nor the referee left a verdict."""
+    """What the deploy came to. diagnosis None = neither a node nor the referee left a verdict.
+
+    broken_by: the fault that came after the deploy; the diagnosis is then that of a check.
+    """
 
     complete: bool
     event: str
@@ -60,6 +77,7 @@ class DemoResult:
     outputs: dict[str, str]
     cdk_log: Path
     timings_s: dict[str, float] = field(default_factory=dict)
+    broken_by: Fault | None = None
 
 
 @contextlib.contextmanager
@@ -70,15 +88,17 @@ def running_lab(options: DemoOptions, progress: Progress) -> Iterator[LabState]:
         DemoError: the lab did not start; says why.
     """
     answers: queue.Queue[LabState | Exception] = queue.Queue()
+    fault = options.chosen_fault
+    wanted = supervisor.LabOptions(
+        state_dir=str(options.state_dir),
+        log_dir=str(options.logs),
+        port=options.port,
+        boot_changes=fault.boot_changes(options.cluster) if fault is not None else (),
+    )
 
     def hold() -> None:
         try:
-            supervisor.run(
-                supervisor.LabOptions(
-                    state_dir=str(options.state_dir), log_dir=str(options.logs), port=options.port
-                ),
-                answers.put,
-            )
+            supervisor.run(wanted, answers.put)
         except Exception as error:  # noqa: BLE001 - crosses to the waiting thread, which raises it
             answers.put(error)
 
@@ -100,17 +120,23 @@ def running_lab(options: DemoOptions, progress: Progress) -> Iterator[LabState]:
             holder.join()
 
 
-def run(options: DemoOptions, state: LabState, progress: Progress) -> DemoResult:
+def run(
+    options: DemoOptions,
+    state: LabState,
+    progress: Progress,
+    afterwards: contextlib.ExitStack | None = None,
+) -> DemoResult:
     """Bootstrap and deploy on a running lab, and read the verdict that the nodes left.
 
+    A fault of a running cluster is injected after that, and its verdict is that of a check.
+    afterwards: undoes such a fault; left out, it is undone at once.
+
     Raises:
-        DemoError: the fault is unknown, or `cdk bootstrap` failed.
+        DemoError: the fault is unknown or could not be injected, or `cdk bootstrap` failed.
     """
+    fault = options.chosen_fault
     context = {"cluster.nodes": str(options.nodes), "cluster.name": options.cluster}
-    if options.fault is not None:
-        if options.fault not in STACK_FAULTS:
-            raise DemoError(f"{options.fault!r} cannot be provoked; allowed: {', '.join(STACK_FAULTS)}")
-        context["fullmesh:unsafe-rules"] = options.fault
+    context.update(fault.deploy_context if fault is not None else {})
     log = options.logs / "cdk.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_text("")
@@ -129,7 +155,7 @@ def run(options: DemoOptions, state: LabState, progress: Progress) -> DemoResult
         diagnosis = dataclasses.replace(
             diagnosis, verdict=Verdict.UNKNOWN, unanswered=(*diagnosis.unanswered, told)
         )
-    return DemoResult(
+    result = DemoResult(
         complete=deployment.complete,
         event=deployment.event,
         diagnosis=diagnosis,
@@ -137,6 +163,33 @@ def run(options: DemoOptions, state: LabState, progress: Progress) -> DemoResult
         outputs=deploy.outputs(state, options.cluster),
         cdk_log=log,
         timings_s=dict(progress.timings_s),
+    )
+    if fault is None or fault.way in (Way.STACK, Way.BOOT) or not deployment.complete:
+        return result
+    with contextlib.ExitStack() as at_once:
+        return _broken(options, fault, result, progress, afterwards or at_once)
+
+
+def _broken(
+    options: DemoOptions, fault: Fault, deployed: DemoResult, progress: Progress, undo: contextlib.ExitStack
+) -> DemoResult:
+    """The verdict of a check after a fault has come into the running cluster."""
+    running = supervisor.read_state(options.state_dir)
+    if running is None:
+        raise DemoError(f"the lab ended by itself; its log is {options.logs / supervisor.SUPERVISOR_LOG}")
+    scene = Scene(lab=running, cluster=options.cluster)
+    in_force = fault.provoked(scene)
+    try:
+        with progress.step(f"break it: {fault.title}", 2):
+            in_force.__enter__()
+        # What cannot be undone any more goes with the lab, which ends after this.
+        undo.push(lambda *_: contextlib.suppress(Exception).__exit__ and None)
+        with progress.step("lab check", 10):
+            diagnosis = fault.check(scene, collective=True)
+    except (FaultError, CheckError) as error:
+        raise DemoError(f"{fault.id}: {error}") from error
+    return dataclasses.replace(
+        deployed, diagnosis=diagnosis, evidence="", timings_s=dict(progress.timings_s), broken_by=fault
     )
 
 
@@ -197,21 +250,30 @@ def _indented(long_text: str) -> list[str]:
 
 
 def _plain_torch_lines(measured: dict[str, Any]) -> list[str]:
-    """What torch alone says to the same fault, as it was measured."""
+    """What torch alone says to the same fault, as it was measured; ranks that say the same share a line."""
     lines = [
-        f"Plain torch on the same fault (measured {measured['measured_at']}; again: {measured['command']}):"
+        "Plain torch on the same fault, as measured on",
+        f"{measured['measured_at']} (again: .venv/bin/{measured['command']}):",
     ]
     for run_ in measured["runs"]:
-        first = run_["first_error_s"]
-        lines.append(f"  time-out {run_['timeout_s']} s: first error after {first} s")
+        own = " (torch's own)" if run_.get("is_torch_default") else ""
+        lines.append(
+            f"  time-out {run_['timeout_s']} s{own}: first error after {run_['first_error_s']:.0f} s"
+        )
+        ranks_by_words: dict[str, list[str]] = {}
         for rank, said in run_["ranks"].items():
-            what = (
-                said["message"] if said["message"] is not None else f"still silent after {said['after_s']} s"
-            )
+            words = said["message"] or f"still silent after {said['after_s']:.0f} s, then cut off"
+            ranks_by_words.setdefault(_without_source_path(words), []).append(rank)
+        for words, ranks in ranks_by_words.items():
             lines += textwrap.wrap(
-                f"rank {rank}: {what}", 76, initial_indent="    ", subsequent_indent="      ", max_lines=3
+                f"rank {', '.join(ranks)}: {words}", 76, initial_indent="    ", subsequent_indent="      "
             )
     return lines
+
+
+def _without_source_path(message: str) -> str:
+    """torch's message with only the file's name of where in its source it was raised."""
+    return re.sub(r"\[/\S*/([\w.]+:\d+)\]", r"[\1]", message)
 
 
 def _what_next(options: DemoOptions, keep: bool) -> list[str]:
