@@ -7,6 +7,7 @@ bare Python, and only `demo` and `lab` may need the lab's dependencies.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
 from pathlib import Path
@@ -206,17 +207,21 @@ def _demo(options: argparse.Namespace) -> int:
     from lab.progress import Progress
 
     if options.list_faults:
-        sys.stdout.write("".join(f"{name}: {what}\n" for name, what in demo.STACK_FAULTS.items()))
+        sys.stdout.write(demo.faults_text())
         return 0
     try:
         ClusterSpec.from_context(overrides={"nodes": str(options.nodes)})
     except SpecError as error:
         return _complain(str(error))
     wanted = demo.DemoOptions(nodes=options.nodes, fault=options.fault, state_dir=options.state_dir)
+    try:
+        _ = wanted.chosen_fault
+    except demo.DemoError as error:
+        return _complain(str(error))
     progress = Progress()
     try:
-        with demo.running_lab(wanted, progress) as state:
-            result = demo.run(wanted, state, progress)
+        with demo.running_lab(wanted, progress) as state, contextlib.ExitStack() as afterwards:
+            result = demo.run(wanted, state, progress, afterwards)
             if options.json:
                 _write_json(demo.document(result))
             else:

@@ -18,6 +18,9 @@ from typing import Any
 from diagnosis import render
 from diagnosis.report import Diagnosis, Verdict
 from lab import deploy, supervisor
+from lab.check import CheckError
+from lab.fault_scene import FaultError, Scene
+from lab.faults import FAULTS, Fault, Way
 from lab.progress import Progress
 from lab.state import LabState
 
@@ -182,8 +185,7 @@ def _broken(
     try:
         with progress.step(f"break it: {fault.title}", 2):
             in_force.__enter__()
-        # What cannot be undone any more goes with the lab, which ends after this.
-        undo.push(lambda *_: contextlib.suppress(Exception).__exit__ and None)
+        undo.callback(_end, in_force)
         with progress.step("lab check", 10):
             diagnosis = fault.check(scene, collective=True)
     except (FaultError, CheckError) as error:
@@ -191,6 +193,11 @@ def _broken(
     return dataclasses.replace(
         deployed, diagnosis=diagnosis, evidence="", timings_s=dict(progress.timings_s), broken_by=fault
     )
+
+
+def _end(in_force: contextlib.AbstractContextManager[None]) -> None:
+    with contextlib.suppress(Exception):  # what cannot be undone goes with the lab, which ends after this
+        in_force.__exit__(None, None, None)
 
 
 def plain_torch(fault: str) -> dict[str, Any] | None:
@@ -214,6 +221,8 @@ def document(result: DemoResult) -> dict[str, Any]:
         "outputs": result.outputs,
         "log": str(result.cdk_log),
     }
+    if result.broken_by is not None:
+        answer["broken_by"] = {"id": result.broken_by.id, "title": result.broken_by.title}
     answer["lab"] = True  # a lab PASS is not an AWS PASS
     if result.diagnosis is None:
         answer["unanswered"] = ["no node and no referee left a verdict"]
@@ -232,7 +241,12 @@ def text(options: DemoOptions, result: DemoResult, keep: bool) -> str:
     lines = ["", f"cdk deploy: {said}"]
     if result.event:
         lines += ["  the stack's event in the terminal:", *_indented(result.event)]
-    lines += [f"  log        {result.cdk_log}", f"  report     {result.evidence or 'none'}"]
+    lines.append(f"  log        {result.cdk_log}")
+    if result.broken_by is None:
+        lines.append(f"  report     {result.evidence or 'none'}")
+    else:
+        lines[1] = f"cdk deploy: {said}; then broken on purpose, and checked again:"
+        lines[2:2] = _indented(result.broken_by.title)
     if result.outputs.get("Dashboard"):
         lines.append(f"  dashboard  {result.outputs['Dashboard']}")
     lines.append("  This is a lab verdict: the kernel enforced the rules, not EC2.")
@@ -279,7 +293,9 @@ def _without_source_path(message: str) -> str:
 def _what_next(options: DemoOptions, keep: bool) -> list[str]:
     fullmesh = ".venv/bin/fullmesh"
     if options.fault is not None:
-        return [f"What it means and how it is mended: {fullmesh} causes {options.fault}"]
+        fault = options.chosen_fault
+        causes = dict.fromkeys(cause for cause, _ in fault.expected) if fault is not None else ()
+        return [f"What it means and how it is mended: {fullmesh} causes {cause}" for cause in causes]
     if not keep:
         return [
             "Break something on purpose:",
@@ -300,6 +316,14 @@ def _what_next(options: DemoOptions, keep: bool) -> list[str]:
         "then see it named:",
         f"  {fullmesh} lab check",
     ]
+
+
+def faults_text() -> str:
+    """Every fault that can be provoked, by when it gets in."""
+    lines = []
+    for way in Way:
+        lines += [f"{way.value}:", *(f"  {f.id:<30} {f.title}" for f in FAULTS.values() if f.way is way)]
+    return "\n".join([*lines, ""])
 
 
 def how_to_use(state: LabState) -> str:

@@ -37,7 +37,7 @@ class Fault:
     expected: (cause, subject) of every finding it must raise, and no others.
     injection: how it gets into a running cluster.
     in_stack: app.py can deploy it, too; at_boot: a node can also come up with it.
-    context: what the deployment needs for it (`-c`).
+    context: what the deployment needs for it (`-c`); least_nodes: how many nodes it speaks of.
     commands_mend: the commands of the finding repair it as they are.
     deadline_s: of the check, where somebody is waited for in vain.
     """
@@ -49,6 +49,7 @@ class Fault:
     in_stack: bool = False
     at_boot: bool = False
     context: Mapping[str, str] = field(default_factory=dict)
+    least_nodes: int = 4
     commands_mend: bool = False
     deadline_s: float = PROBE_DEADLINE_S
 
@@ -129,6 +130,7 @@ _FILTERING = (
         expected=(("sg-only-master-port", "cluster"),),
         injection=SelfRules(ingress=((29500, 29500),)),
         in_stack=True,
+        least_nodes=2,
         commands_mend=True,
     ),
     Fault(
@@ -137,6 +139,7 @@ _FILTERING = (
         expected=(("sg-no-self-ingress", "cluster"),),
         injection=SelfRules(ingress=()),
         in_stack=True,
+        least_nodes=2,
         commands_mend=True,
     ),
     Fault(
@@ -145,6 +148,7 @@ _FILTERING = (
         expected=(("sg-no-self-egress", "cluster"),),
         injection=SelfRules(egress=()),
         in_stack=True,
+        least_nodes=2,
         commands_mend=True,
     ),
     Fault(
@@ -153,6 +157,7 @@ _FILTERING = (
         expected=(("sg-ports-too-narrow", "cluster"),),
         injection=SelfRules(ingress=((29500, 29500), (49152, 65535))),
         in_stack=True,
+        least_nodes=2,
         commands_mend=True,
     ),
     Fault(
