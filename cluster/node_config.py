@@ -34,6 +34,9 @@ class NodeConfig:
     deadline_s: seconds from the node's start of the probe to the judgement with
         whatever rows stand by then.
     collective_bytes: size of the measured all_reduce.
+    install_limit_s: the longest that step `torch` may take in all. Members whose torch is there
+        already wait for the slowest one's that long before the collective.
+    check_interval_min: minutes between checks of the standing mesh, the same on every member.
     torch_source: "index", "wheelhouse" or "image".
     torch_requirement: e.g. "torch==2.13.0"; torch_index_url: pip index for "index".
     wheelhouse_key: S3 key in asset_bucket of the wheelhouse archive for "wheelhouse".
@@ -57,3 +60,5 @@ class NodeConfig:
     torch_index_url: str = ""
     asset_bucket: str = ""
     wheelhouse_key: str = ""
+    install_limit_s: int = 900
+    check_interval_min: int = 5

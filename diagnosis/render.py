@@ -123,6 +123,7 @@ def document(diagnosis: Diagnosis) -> Dict[str, Any]:
         "candidates": [_finding(item) for item in diagnosis.candidates],
         "next_command": diagnosis.next_command,
         "unanswered": list(diagnosis.unanswered),
+        "skipped": list(diagnosis.skipped),
         "exposed": list(diagnosis.exposed),
         "nodes": [encode(node) for node in diagnosis.nodes],
         "pairs": [
@@ -163,6 +164,7 @@ def to_terminal(diagnosis: Diagnosis) -> str:
         _listed("Follows from it, or changes nothing:", [_short(item) for item in diagnosis.consequences]),
         _listed("Others who can get in:", diagnosis.exposed),
         _listed("Not answered:", diagnosis.unanswered),
+        _listed("Left out on purpose:", diagnosis.skipped),
         _nodes(diagnosis),
     ]
     if diagnosis.next_command:

@@ -58,6 +58,7 @@ def html_report(diagnosis: Diagnosis) -> str:
         _html_list("Follows from it, or changes nothing", [_short(item) for item in diagnosis.consequences]),
         _html_list("Others who can get in", diagnosis.exposed),
         _html_list("Not answered", diagnosis.unanswered),
+        _html_list("Left out on purpose", diagnosis.skipped),
         f"<p>Next: <code>{_text(diagnosis.next_command)}</code></p>" if diagnosis.next_command else "",
         _html_matrix(diagnosis),
         _html_nodes(diagnosis),
@@ -144,6 +145,7 @@ def to_markdown(diagnosis: Diagnosis) -> str:
         ("Follows from it, or changes nothing", [_short(item) for item in diagnosis.consequences]),
         ("Others who can get in", diagnosis.exposed),
         ("Not answered", diagnosis.unanswered),
+        ("Left out on purpose", diagnosis.skipped),
     ):
         if texts:
             lines += ["", f"### {title}", "", *(f"- {_md(text)}" for text in texts)]

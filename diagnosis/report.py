@@ -195,6 +195,7 @@ class Diagnosis:
     candidates: Tuple[Finding, ...] = ()
     next_command: Optional[str] = None
     unanswered: Tuple[str, ...] = ()  # planned questions without an answer
+    skipped: Tuple[str, ...] = ()  # questions that were left out on purpose, and why
     exposed: Tuple[str, ...] = ()
     nodes: Tuple[NodeVerdict, ...] = ()
     pairs: Tuple[PairVerdict, ...] = ()

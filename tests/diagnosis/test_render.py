@@ -94,7 +94,7 @@ def test_json_is_the_public_schema() -> None:
     document = json.loads(render.to_json(FAMOUS))
     assert list(document) == [
         *("schema_version", "verdict", "causes", "consequences", "candidates", "next_command", "unanswered"),
-        *("exposed", "nodes", "pairs", "collective", "timings_s"),
+        *("skipped", "exposed", "nodes", "pairs", "collective", "timings_s"),
     ]
     assert document["verdict"] == "FAIL"
     (cause,) = document["causes"]
@@ -216,3 +216,12 @@ def test_the_catalogue_reads_in_a_terminal() -> None:
     text = render.cause_text(CAUSES[0])
     assert text.startswith("sg-only-master-port\n")
     assert "Decided by: " in text
+
+
+def test_what_was_left_out_on_purpose_is_said_everywhere() -> None:
+    """A skipped question changes no verdict, and stands in each form of the answer."""
+    passed = Diagnosis(verdict=Verdict.PASS, skipped=("cluster: no listener on MASTER_PORT",))
+    assert json.loads(render.to_json(passed))["skipped"] == ["cluster: no listener on MASTER_PORT"]
+    assert "Left out on purpose:\n  - cluster: no listener on MASTER_PORT" in render.to_terminal(passed)
+    assert "### Left out on purpose\n\n- cluster: no listener on MASTER\\_PORT" in render.to_markdown(passed)
+    assert "Left out on purpose" in render.html_report(passed)
