@@ -17,7 +17,7 @@ from typing import Any
 
 from diagnosis import render
 from diagnosis.report import Diagnosis, Verdict
-from lab import deploy, supervisor
+from lab import deploy, pages, supervisor
 from lab.check import CheckError
 from lab.fault_scene import FaultError, Scene
 from lab.faults import FAULTS, Fault, Way
@@ -79,6 +79,8 @@ class DemoResult:
     evidence: str
     outputs: dict[str, str]
     cdk_log: Path
+    report: Path | None = None  # pages for a browser
+    dashboard: Path | None = None
     timings_s: dict[str, float] = field(default_factory=dict)
     broken_by: Fault | None = None
 
@@ -167,10 +169,14 @@ def run(
         cdk_log=log,
         timings_s=dict(progress.timings_s),
     )
-    if fault is None or fault.way in (Way.STACK, Way.BOOT) or not deployment.complete:
-        return result
-    with contextlib.ExitStack() as at_once:
-        return _broken(options, fault, result, progress, afterwards or at_once)
+    if fault is not None and fault.way not in (Way.STACK, Way.BOOT) and deployment.complete:
+        with contextlib.ExitStack() as at_once:
+            result = _broken(options, fault, result, progress, afterwards or at_once)
+    return dataclasses.replace(
+        result,
+        report=pages.write_report(result.diagnosis, options.state_dir) if result.diagnosis else None,
+        dashboard=pages.write_dashboard(state, options.cluster, options.state_dir),
+    )
 
 
 def _broken(
@@ -242,13 +248,15 @@ def text(options: DemoOptions, result: DemoResult, keep: bool) -> str:
     if result.event:
         lines += ["  the stack's event in the terminal:", *_indented(result.event)]
     lines.append(f"  log        {result.cdk_log}")
+    if result.report is not None:
+        lines.append(f"  report     {result.report}")
     if result.broken_by is None:
-        lines.append(f"  report     {result.evidence or 'none'}")
+        lines.append(f"  evidence   {result.evidence or 'none'}")
     else:
         lines[1] = f"cdk deploy: {said}; then broken on purpose, and checked again:"
         lines[2:2] = _indented(result.broken_by.title)
-    if result.outputs.get("Dashboard"):
-        lines.append(f"  dashboard  {result.outputs['Dashboard']}")
+    if result.dashboard is not None:
+        lines.append(f"  dashboard  {result.dashboard} (its widget, as the stack's function draws it)")
     lines.append("  This is a lab verdict: the kernel enforced the rules, not EC2.")
     measured = plain_torch(options.fault) if options.fault else None
     if measured is not None:

@@ -79,6 +79,19 @@ def outputs(state: LabState, stack: str) -> dict[str, str]:
     return {item["OutputKey"]: item["OutputValue"] for item in found.get("Outputs", [])}
 
 
+def function_name(state: LabState, stack: str, part: str) -> str | None:
+    """The Lambda function of the stack whose logical id names that part; None when there is none."""
+    cloudformation = client(state, "cloudformation")
+    try:
+        found = cloudformation.describe_stack_resources(StackName=stack)["StackResources"]
+    except cloudformation.exceptions.ClientError:
+        return None
+    for item in found:
+        if item["ResourceType"] == "AWS::Lambda::Function" and part in item["LogicalResourceId"]:
+            return str(item["PhysicalResourceId"])
+    return None
+
+
 def newest_verdict(state: LabState, cluster: str) -> tuple[Diagnosis, str] | None:
     """The last verdict in the evidence bucket and its s3:// address; None when none stands."""
     bucket = outputs(state, f"{cluster}-evidence").get("EvidenceBucket")

@@ -163,6 +163,8 @@ def test_try_it() -> None:
     assert "12 of 12 ordered pairs work" in demo.output
     assert "cdk deploy: CREATE_COMPLETE" in demo.output
     assert words_of(report("pass")) in words_of(demo.output)
+    assert "12 of 12 ordered pairs work" in (STATE_DIR / "dashboard.html").read_text()
+    assert "12 of 12 ordered pairs work" in (STATE_DIR / "report.html").read_text()
 
 
 def test_break_something() -> None:

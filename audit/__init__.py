@@ -1,1 +1,0 @@
-"""Reads AWS and compares it with the specification."""
