@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable, Dict, List, Sequence, Set
+from typing import Callable, Dict, Iterable, List, Sequence, Set
 
 from diagnosis.case import Case
 from diagnosis.causes import finding
@@ -10,7 +10,7 @@ from diagnosis.drops import count, flow_order, over_loopback
 from diagnosis.host_firewall import Does
 from diagnosis.matrix import Flow, Pair
 from diagnosis.opinion import NOTHING, Opinion, total, undetermined
-from diagnosis.patterns import find
+from diagnosis.patterns import FEW_PAIRS, find
 from diagnosis.report import ConnectOutcome, Finding
 
 
@@ -224,25 +224,32 @@ def _silent_without_row(case: Case, flows: Set[Flow]) -> Opinion:
 
 
 def _by_place(case: Case, flows: Set[Flow], named: Callable[[str, Set[Flow]], Finding]) -> List[Finding]:
-    """One finding a place: the cluster, a node whose side fails with everybody, else the pair."""
+    """One finding a place: the cluster, a node whose side fails with everybody, else the pair.
+
+    Pairs all over the place are one finding of the cluster: nobody reads thousands.
+    """
     if not flows:
         return []
-    dead: Set[Pair] = {flow.pair for flow in flows}
+    by_pair: Dict[Pair, Set[Flow]] = {}
+    for flow in flows:
+        by_pair.setdefault(flow.pair, set()).add(flow)
+    dead = set(by_pair)
     working = {flow.pair for flow in case.matrix.with_outcome(ConnectOutcome.CONNECTED)}
     pattern = find(dead, dead | working)
     if pattern.whole and len(case.members) > 2:
         return [named("cluster", flows)]
-    found = [
-        named(case.subject(item.node), {flow for flow in flows if flow.pair in item.pairs})
-        for item in pattern.isolated
-    ]
-    rest = dead - {pair for item in pattern.isolated for pair in item.pairs}
-    by_node = (
-        {pair[1]: [p for p in rest if p[1] == pair[1]] for pair in rest} if len(case.members) == 2 else {}
-    )
-    for place, pairs in sorted(by_node.items()):
-        found.append(named(case.subject(place), {flow for flow in flows if flow.pair in pairs}))
-    if not by_node:
-        for pair in sorted(rest):
-            found.append(named(case.pair_subject(pair), {flow for flow in flows if flow.pair == pair}))
-    return found
+
+    def of(pairs: Iterable[Pair]) -> Set[Flow]:
+        return {flow for pair in pairs for flow in by_pair[pair]}
+
+    found = [named(case.subject(item.node), of(item.pairs)) for item in pattern.isolated]
+    rest = dead.difference(*(item.pairs for item in pattern.isolated))
+    if len(rest) > max(2 * len(case.members), FEW_PAIRS):
+        return [*found, named("cluster", of(rest))]
+    if len(case.members) == 2:
+        return [*found, *(named(case.subject(pair[1]), of([pair])) for pair in sorted(rest, key=_by_end))]
+    return [*found, *(named(case.pair_subject(pair), of([pair])) for pair in sorted(rest))]
+
+
+def _by_end(pair: Pair) -> Pair:
+    return (pair[1], pair[0])

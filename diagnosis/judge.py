@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, TypeVar
 
 from cluster.snapshot import ClusterSnapshot
 from diagnosis.answers import judge_answers
 from diagnosis.case import Case
 from diagnosis.causes import ORDER, cause, finding
 from diagnosis.launch import judge_launch
-from diagnosis.membership import Expectation, Member, take_roll
+from diagnosis.membership import Expectation, take_roll
 from diagnosis.names import judge_names, unread_names
 from diagnosis.nodes import judge_nodes, slowest
 from diagnosis.opinion import Opinion, total
@@ -25,6 +25,8 @@ from diagnosis.report import Diagnosis, Finding, NodeReport, NodeVerdict, Verdic
 from diagnosis.timeouts import judge_timeouts
 
 __all__ = ["Expectation", "judge"]
+
+T = TypeVar("T")
 
 
 def judge(
@@ -68,7 +70,7 @@ def judge(
         next_command=_next_command(case, candidates, unanswered, total((mesh, nodes))),
         unanswered=tuple(unanswered),
         exposed=exposed,
-        nodes=tuple(_node_verdict(member, deciding, candidates, unanswered) for member in case.members),
+        nodes=_node_verdicts(case, deciding, candidates, unanswered),
         pairs=case.matrix.verdicts(),
         collective=slowest(case),
         timings_s=_timings(case),
@@ -99,28 +101,31 @@ def _silence(found: Sequence[Finding], others: Sequence[Finding]) -> Tuple[List[
     others: causes that are not about probes. Each probe is explained once, so what two causes
     of the mesh explain is never the same, and none of them silences the other.
     """
-    echoes = [
-        item
-        for item in found
-        if any(
-            _explains(first, item)
-            for first in found
-            if first is not item and (first in others or item in others)
+    known = set(others)
+    by_key = {(item.id, item.subject): item for item in found}
+    ids = {item.id for item in found}
+
+    def is_echo(item: Finding) -> bool:
+        firsts = [by_key.get(key) for key in _explaining(item, ids)]
+        return any(
+            first is not None and first is not item and (first in known or item in known) for first in firsts
         )
-    ]
-    return [item for item in found if item not in echoes], echoes
+
+    echoes = [item for item in found if is_echo(item)]
+    told = {(item.id, item.subject) for item in echoes}
+    return [item for item in found if (item.id, item.subject) not in told], echoes
 
 
-def _explains(first: Finding, second: Finding) -> bool:
-    return second.id in cause(first.id).explains and _covers(first.subject, second.subject)
+def _explaining(item: Finding, ids: Iterable[str]) -> Iterator[Tuple[str, str]]:
+    """(id, subject) of every finding with one of these ids that would explain the item.
 
-
-def _covers(scope: str, subject: str) -> bool:
-    """Whether a subject lies within a scope: a node's pairs are the node's."""
-    if scope in ("cluster", subject):
-        return True
-    kind, _, rank = scope.partition(":")
-    return kind == "node" and rank in _ranks_of(subject)
+    A scope covers the subjects within it: a node's pairs are the node's.
+    """
+    scopes = ("cluster", item.subject, *(f"node:{rank}" for rank in _ranks_of(item.subject)))
+    for first in ids:
+        if item.id in cause(first).explains:
+            for scope in scopes:
+                yield first, scope
 
 
 def _ranks_of(subject: str) -> Tuple[str, ...]:
@@ -133,8 +138,10 @@ def _open_candidates(
     """(candidates, consequences). A failed collective over a named or broken mesh is its echo."""
     kept: List[Finding] = []
     echoes: List[Finding] = []
+    keys = {(item.id, item.subject) for item in others}
+    ids = {item.id for item in others}
     for group in _groups(mesh.candidates):
-        if any(_explains(first, group[0]) for first in others):
+        if any(key in keys for key in _explaining(group[0], ids)):
             echoes.append(group[0])
         else:
             kept += group
@@ -206,29 +213,41 @@ def _next_command(
     return None
 
 
-def _node_verdict(
-    member: Member, causes: Sequence[Finding], candidates: Sequence[Finding], unanswered: Sequence[str]
-) -> NodeVerdict:
-    rank = str(member.rank)
+def _node_verdicts(
+    case: Case, causes: Sequence[Finding], candidates: Sequence[Finding], unanswered: Sequence[str]
+) -> Tuple[NodeVerdict, ...]:
+    named = _by_rank(case, causes, lambda item: item.subject)
+    suspected = _by_rank(case, candidates, lambda item: item.subject)
+    open_lines = _by_rank(case, unanswered, lambda line: line.split(": ")[0])
+    found = []
+    for member in case.members:
+        here, lines = named[member.rank], open_lines[member.rank]
+        perhaps = bool(suspected[member.rank])
+        notes = [item.id for item in here[:1]] + ["undetermined"] * perhaps
+        notes += [line.partition(": ")[2] for line in lines[:1]]
+        found.append(
+            NodeVerdict(
+                rank=member.rank,
+                name=member.name,
+                address=member.address,
+                verdict=Verdict.FAIL if here or perhaps else Verdict.UNKNOWN if lines else Verdict.PASS,
+                member_id=member.member_id,
+                note=notes[0] if notes else "",
+            )
+        )
+    return tuple(found)
 
-    def touching(found: Sequence[Finding]) -> List[Finding]:
-        return [item for item in found if item.subject == "cluster" or rank in _ranks_of(item.subject)]
 
-    named, suspected = touching(causes), touching(candidates)
-    open_here = [
-        line for line in unanswered if line.startswith("cluster:") or rank in _ranks_of(line.split(": ")[0])
-    ]
-    verdict = Verdict.FAIL if named or suspected else Verdict.UNKNOWN if open_here else Verdict.PASS
-    notes = [item.id for item in named[:1]] + ["undetermined"] * bool(suspected)
-    notes += [line.partition(": ")[2] for line in open_here[:1]]
-    return NodeVerdict(
-        rank=member.rank,
-        name=member.name,
-        address=member.address,
-        verdict=verdict,
-        member_id=member.member_id,
-        note=notes[0] if notes else "",
-    )
+def _by_rank(case: Case, items: Sequence[T], subject: Callable[[T], str]) -> Dict[int, List[T]]:
+    """What touches each member, in order: what is about the cluster touches all."""
+    touching: Dict[int, List[T]] = {member.rank: [] for member in case.members}
+    for item in items:
+        about = subject(item)
+        ranks = touching if about == "cluster" else dict.fromkeys(map(int, _ranks_of(about)))
+        for rank in ranks:
+            if rank in touching:
+                touching[rank].append(item)
+    return touching
 
 
 def _timings(case: Case) -> Dict[str, float]:

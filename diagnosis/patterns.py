@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Dict, FrozenSet, List, Optional, Set, Tuple
+from typing import Dict, FrozenSet, List, Mapping, Optional, Set, Tuple
 
 from diagnosis.matrix import Pair
+
+FEW_PAIRS = 12
+"""Up to this many broken ordered pairs, or two a member, are named one by one."""
 
 
 class Side(str, Enum):
@@ -57,27 +60,36 @@ def find(dead: Set[Pair], universe: Set[Pair]) -> Pattern:
 
 
 def _isolated(dead: Set[Pair], universe: Set[Pair]) -> Tuple[List[Isolated], Set[Pair]]:
-    rest, live = set(dead), set(universe)
+    rest = set(dead)
+    into: Dict[int, Set[Pair]] = {}
+    out: Dict[int, Set[Pair]] = {}
+    for pair in universe:
+        out.setdefault(pair[0], set()).add(pair)
+        into.setdefault(pair[1], set()).add(pair)
     found: List[Isolated] = []
     while True:
-        best = _most_isolated(rest, live)
+        best = _most_isolated(rest, into, out)
         if best is None:
             return found, rest
         found.append(best)
         rest -= best.pairs
-        live -= best.pairs
+        for pair in best.pairs:
+            out[pair[0]].discard(pair)
+            into[pair[1]].discard(pair)
 
 
-def _most_isolated(rest: Set[Pair], live: Set[Pair]) -> Optional[Isolated]:
+def _most_isolated(
+    rest: Set[Pair], into: Mapping[int, Set[Pair]], out: Mapping[int, Set[Pair]]
+) -> Optional[Isolated]:
     """The node with the most pairs of which all are dead, and at least two peers to say so."""
     candidates: List[Isolated] = []
+    nothing: Set[Pair] = set()
     for node in sorted({place for pair in rest for place in pair}):
-        into = {pair for pair in live if pair[1] == node}
-        out = {pair for pair in live if pair[0] == node}
-        for side, pairs in ((Side.BOTH, into | out), (Side.IN, into), (Side.OUT, out)):
+        ins, outs = into.get(node, nothing), out.get(node, nothing)
+        sides = [(Side.BOTH, ins | outs)] if ins and outs else []
+        for side, pairs in (*sides, (Side.IN, ins), (Side.OUT, outs)):
             peers = {place for pair in pairs for place in pair} - {node}
-            complete = bool(into and out) if side is Side.BOTH else True
-            if complete and len(peers) >= 2 and pairs <= rest:
+            if len(peers) >= 2 and pairs <= rest:
                 candidates.append(Isolated(node=node, side=side, pairs=frozenset(pairs)))
     return max(candidates, key=lambda item: (len(item.pairs), -item.node), default=None)
 

@@ -10,11 +10,8 @@ from diagnosis.drops import ask_hosts, ask_rules, count, flow_order, host_drops
 from diagnosis.host_firewall import Does
 from diagnosis.matrix import Flow, Pair
 from diagnosis.opinion import NOTHING, Opinion, total
-from diagnosis.patterns import Isolated, Pattern, Side, find
+from diagnosis.patterns import FEW_PAIRS, Isolated, Pattern, Side, find
 from diagnosis.report import Finding, PortKind
-
-# Fewer broken ordered pairs than this (or than two a member) are named one by one.
-_FEW_PAIRS = 12
 
 
 def judge_places(case: Case, left: Set[Flow], working: Set[Flow]) -> Opinion:
@@ -113,7 +110,7 @@ class _Places:
 
     def _single_pairs(self, pairs: Set[Pair]) -> List[Opinion]:
         """Named as what they are: the other pairs of both nodes work."""
-        if len(pairs) > max(2 * len(self._case.members), _FEW_PAIRS):
+        if len(pairs) > max(2 * len(self._case.members), FEW_PAIRS):
             return [self._many(pairs)]
         opinions = []
         for pair in sorted(pairs):
