@@ -67,7 +67,7 @@ def judge(
         causes=() if undetermined else (*deciding, *advisory),
         consequences=(*echoes, *more_echoes, *(advisory if undetermined else ())),
         candidates=tuple(candidates),
-        next_command=_next_command(case, candidates, unanswered, total((mesh, nodes))),
+        next_command=_next_command(case, candidates, unanswered, total((mesh, nodes)), named=bool(deciding)),
         unanswered=tuple(unanswered),
         exposed=exposed,
         nodes=_node_verdicts(case, deciding, candidates, unanswered),
@@ -182,9 +182,24 @@ def _unanswered(case: Case, opinion: Opinion) -> List[str]:
         ]
     for member in case.members:
         open_questions += unread_names(member)
+    open_questions += _exposure_gaps(case)
     if not expectation.stages:
         open_questions.append("cluster: no stage was planned")
     return list(dict.fromkeys((*open_questions, *opinion.unanswered)))
+
+
+def _exposure_gaps(case: Case) -> List[str]:
+    """What keeps it open whether anybody else gets in, where that was to be told."""
+    if not case.members:
+        return []
+    static = case.static
+    if static is None:
+        why = case.expectation.rules_problem or "no reason was given"
+        words = f"cluster: whether others get in is not known, the account's rules were not read: {why}"
+        return [words] if case.expectation.rules_expected else []
+    if static.exposure_known:
+        return []
+    return [f"cluster: whether others get in is not known: {gap}" for gap in static.unanswered]
 
 
 def _nobody_reported() -> List[Finding]:
@@ -196,9 +211,9 @@ def _nobody_reported() -> List[Finding]:
 
 
 def _next_command(
-    case: Case, candidates: Sequence[Finding], unanswered: Sequence[str], opinion: Opinion
+    case: Case, candidates: Sequence[Finding], unanswered: Sequence[str], opinion: Opinion, *, named: bool
 ) -> Optional[str]:
-    """The deciding command, where something is open."""
+    """The deciding command, where something is open. named: a cause stands already."""
     if candidates and case.members:
         return opinion.next_command or next((c for item in candidates for c in item.commands), None)
     if not case.members:
@@ -210,6 +225,10 @@ def _next_command(
     silent = next((member for member in case.members if member.report is None), None)
     if unanswered and silent is not None and silent.member_id.startswith("i-"):
         return f"aws ec2 get-console-output --instance-id {silent.member_id} --latest --output text"
+    if _exposure_gaps(case) and not named:
+        return (case.static.next_command if case.static else None) or (
+            f"aws ec2 describe-instances --instance-ids {case.members[0].member_id} --output json"
+        )
     return None
 
 

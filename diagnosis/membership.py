@@ -25,6 +25,9 @@ class Expectation:
     registered: member_id -> address of those who registered, with or without a row.
     deadline_passed: nobody else is waited for.
     cluster: the cluster's name (for commands).
+    rules_expected: whether the account's rules were to be read, so that "does anybody else get
+        in" is a planned question.
+    rules_problem: why they were not read.
     """
 
     nodes: int
@@ -34,6 +37,8 @@ class Expectation:
     registered: Mapping[str, str] = dataclasses.field(default_factory=dict)
     deadline_passed: bool = True
     cluster: str = ""
+    rules_expected: bool = False
+    rules_problem: str = ""
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,10 @@ LOG_STREAM = "verdicts"
 POLICY = RetryPolicy(total_s=8.0, timeout_s=3.0, attempts=4)
 
 
+class RulesUnreadError(RuntimeError):
+    """The account's rules cannot be read; says why, and which permission is missing."""
+
+
 class AwsPublisher:
     """Speaks for one node of a deployed cluster."""
 
@@ -32,15 +36,22 @@ class AwsPublisher:
         self._credentials = credentials
 
     def read_rules(self, member_ids: Sequence[str]) -> Optional[ClusterSnapshot]:
-        """The account's rules around these instances; None where the role may not read them."""
+        """The account's rules around these instances.
+
+        Raises:
+            RulesUnreadError: not even the instances can be read.
+        """
         instances = [member for member in member_ids if member.startswith("i-")]
         if not instances:
-            return None
+            raise RulesUnreadError(f"no EC2 instance is among the {len(member_ids)} registered members")
         reader = AccountReader(region=self._config.region, credentials=self._credentials)
         try:
-            return reader.describe_cluster_snapshot(instances)
+            snapshot = reader.describe_cluster_snapshot(instances)
         finally:
             reader.close()
+        if snapshot is None:
+            raise RulesUnreadError(reader.problems["instances"])
+        return snapshot
 
     def signal(self, diagnosis: Diagnosis, evidence: str) -> Tuple[str, ...]:
         """Tell the wait condition; () when it was told or nobody waits, else why not."""

@@ -41,8 +41,9 @@ TURN_S = 3.0
 # stands, others wait this long for its verdict before they judge themselves.
 JUDGE_PATIENCE_S = 30.0
 
-# EC2's answers sharpen a verdict from "silent drop" to the rule; not worth more than this.
-RULES_PATIENCE_S = 8.0
+# EC2's answers sharpen a verdict from "silent drop" to the rule, and tell whether anybody else
+# gets in; without them a deployed cluster is UNKNOWN. Long enough for one call that is repeated.
+RULES_PATIENCE_S = 12.0
 
 MESH = "mesh"
 COLLECTIVE = "collective"
@@ -76,7 +77,11 @@ class Publisher(Protocol):
     """What a judging node may ask of the account, and tell it. probe.publish.AwsPublisher is one."""
 
     def read_rules(self, member_ids: Sequence[str]) -> Optional[ClusterSnapshot]:
-        """The account's rules around these members; None where they cannot be read."""
+        """The account's rules around these members; None where there are none to read.
+
+        Raises:
+            Exception: they cannot be read; its text says why.
+        """
 
     def signal(self, diagnosis: Diagnosis, evidence: str) -> Tuple[str, ...]:
         """Tell whoever waits; what failed, as text."""
@@ -154,6 +159,7 @@ def _judge_and_tell(
     reports = list(read_reports(place.board, row_names(listing, kinds), bench.say))
     if own is not None and not any(_same_row(own, report) for report in reports):
         reports.append(own)
+    snapshot, problem = _rules(rules, bench.say)
     expectation = Expectation(
         nodes=place.nodes,
         master_port=place.master_port or DEFAULT_MASTER_PORT,
@@ -162,8 +168,10 @@ def _judge_and_tell(
         registered={member.member_id: member.address for member in members},
         deadline_passed=not complete,
         cluster=place.config.cluster if place.config else "",
+        rules_expected=place.config is not None,
+        rules_problem=problem,
     )
-    diagnosis = _judged(reports, expectation, _rules(rules, bench.say))
+    diagnosis = _judged(reports, expectation, snapshot)
     diagnosis = dataclasses.replace(
         diagnosis, timings_s={**diagnosis.timings_s, "judge": round(time.monotonic() - started, 3)}
     )
@@ -199,12 +207,14 @@ def _same_row(one: NodeReport, other: NodeReport) -> bool:
     return one.member_id == other.member_id and one.finished_at == other.finished_at
 
 
-def _rules(rules: Background[Optional[ClusterSnapshot]], say: Say) -> Optional[ClusterSnapshot]:
+def _rules(rules: Background[Optional[ClusterSnapshot]], say: Say) -> Tuple[Optional[ClusterSnapshot], str]:
+    """The account's rules, or why there are none."""
     try:
-        return rules.result(RULES_PATIENCE_S)
-    except Exception as error:  # noqa: BLE001 - rules only sharpen a verdict; without them it is still judged
+        snapshot = rules.result(RULES_PATIENCE_S)
+        return snapshot, "" if snapshot else f"no answer of ec2 within {RULES_PATIENCE_S:g} s"
+    except Exception as error:  # noqa: BLE001 - whatever it is, the rows are still judged
         say(f"the account's rules cannot be read: {error}")
-        return None
+        return None, str(error)
 
 
 def tell(bench: Bench, stage: str, diagnosis: Diagnosis) -> Diagnosis:

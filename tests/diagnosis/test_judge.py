@@ -169,9 +169,11 @@ def test_open_doors_fail_a_mesh_that_holds() -> None:
 
 
 def test_an_empty_snapshot_decides_nothing() -> None:
-    """A snapshot in which nothing could be read neither blames nor clears."""
+    """A snapshot in which nothing could be read neither blames nor clears, and leaves open who gets in."""
     rows = drops(healthy(), lambda s, d, p: p != MASTER_PORT)
-    assert judge(rows, expect(), ClusterSnapshot()) == diagnose(rows)
+    seen = judge(rows, expect(), ClusterSnapshot())
+    assert seen.unanswered
+    assert dataclasses.replace(seen, unanswered=()) == diagnose(rows)
 
 
 # --- nothing may be left out --------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """A machine to boot user data on: run by test_boot.py inside namespaces of its own.
 
 Reads one boot as JSON from each line of stdin and answers with what came of it, as JSON, on a
-line of stdout. The control plane is ministack, the metadata service is real HTTP on
+line of stdout. The control plane is the lab's, the metadata service is real HTTP on
 169.254.169.254, the root is a fresh tmpfs with the host's programs bound read-only, and every
 boot runs exactly what `stacks.user_data` renders, with an archive of the repository's own files.
 """
@@ -9,6 +9,7 @@ boot runs exactly what `stacks.user_data` renders, with an archive of the reposi
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import json
 import os
@@ -75,20 +76,13 @@ def network() -> None:
 
 @contextlib.contextmanager
 def control_plane(folder: Path) -> Iterator[None]:
-    """Ministack, until the machine is switched off."""
-    environment = {
-        **os.environ,
-        "BIND_HOST": "127.0.0.1",
-        "GATEWAY_PORT": "4566",
-        "IOT_MTLS_ENABLED": "0",
-        "HOME": str(folder),
-        "TMPDIR": str(folder),  # it leaves a file named after its port there
-    }
-    with (folder / "ministack.log").open("w") as log:
+    """The lab's control plane, until the machine is switched off."""
+    where = ["--port", "4566", "--public-host", "localhost", "--public-port", "4566"]
+    with (folder / "control-plane.log").open("w") as log:
         server = subprocess.Popen(
-            [str(Path(sys.executable).with_name("ministack"))],
-            env=environment,
-            cwd=folder,
+            [sys.executable, "-m", "lab.control_plane", *where, "--scratch", str(folder / "control-plane")],
+            env={**os.environ, "HOME": str(folder)},
+            cwd=REPOSITORY,
             stdout=log,
             stderr=log,
         )
@@ -196,6 +190,34 @@ def rows(bucket: str) -> dict[str, Any]:
     return found
 
 
+@functools.cache
+def subnet() -> tuple[str, str]:
+    """(subnet, group) of a VPC whose members reach each other and nobody else."""
+    ec2 = aws("ec2")
+    vpc = ec2.create_vpc(CidrBlock="10.9.0.0/16")["Vpc"]["VpcId"]
+    group = ec2.create_security_group(GroupName="mesh", Description="members", VpcId=vpc)["GroupId"]
+    everything = {"IpProtocol": "tcp", "FromPort": 0, "ToPort": 65535}
+    ec2.authorize_security_group_ingress(
+        GroupId=group, IpPermissions=[{**everything, "UserIdGroupPairs": [{"GroupId": group}]}]
+    )
+    return ec2.create_subnet(VpcId=vpc, CidrBlock="10.9.0.0/24")["Subnet"]["SubnetId"], group
+
+
+def launch(address: str) -> str:
+    """An instance at the address, for the account's own account of it; gives its id."""
+    place, group = subnet()
+    started = aws("ec2").run_instances(
+        ImageId="ami-12345678",
+        InstanceType="m5.large",
+        MinCount=1,
+        MaxCount=1,
+        SubnetId=place,
+        SecurityGroupIds=[group],
+        PrivateIpAddress=address,
+    )
+    return str(started["Instances"][0]["InstanceId"])
+
+
 @contextlib.contextmanager
 def package_index(folder: str) -> Iterator[None]:
     """Serve a folder as pip's index, as any web server could."""
@@ -249,7 +271,7 @@ python3 /opt/fullmesh/fullmesh.pyz node mesh &&
 """
 
 
-def boot(number: int, wanted: dict[str, Any], folder: Path) -> dict[str, Any]:
+def boot(number: int, wanted: dict[str, Any], folder: Path, member_id: str) -> dict[str, Any]:
     """Boot once (or twice) and tell all that can be seen of it.
 
     wanted: name -> value: config (fields that differ), asset (texts that differ; None = no asset),
@@ -315,6 +337,7 @@ def boot(number: int, wanted: dict[str, Any], folder: Path) -> dict[str, Any]:
             "took_s": took_s,
             "output": (place / "output").read_text(errors="replace"),
             "logs": logs,
+            "member": member_id,
             "signal": signalled(name),
             "rows": rows(f"rows-{number}"),
             "files": {
@@ -329,14 +352,16 @@ def boot(number: int, wanted: dict[str, Any], folder: Path) -> dict[str, Any]:
 def main() -> None:
     folder = Path(sys.argv[1])
     network()
-    member, peer = Instance(), Instance(instance_id="i-0fedcba9876543210", address="10.9.0.6")
+    member, peer = Instance(), Instance(address="10.9.0.6")
     with (
         serving(member, "169.254.169.254", 80),
         serving(peer, PEER_METADATA, 80),
         control_plane(folder),
     ):
+        for instance in (member, peer):
+            instance.instance_id = launch(instance.address)
         for number, line in enumerate(sys.stdin):
-            answer = boot(number, json.loads(line), folder)
+            answer = boot(number, json.loads(line), folder, member.instance_id)
             sys.stdout.write(json.dumps(answer) + "\n")
             sys.stdout.flush()
     shutil.rmtree(folder / "root", ignore_errors=True)

@@ -23,7 +23,6 @@ from tests.userdata.machine import PATH
 pytestmark = pytest.mark.lab
 
 Boot = Callable[..., dict[str, Any]]
-MEMBER = "rows/r1/AROATEST:i-0123456789abcdef0"
 BOOTSTRAP = (Path(__file__).resolve().parent.parent.parent / "userdata" / "bootstrap.sh").read_text()
 STEPS = ["host", "mesh", "torch", "collective", "units"]
 
@@ -66,9 +65,14 @@ def begun(answer: dict[str, Any]) -> list[str]:
     return [line.split()[1].rstrip(":") for line in lines if line.endswith("begins")]
 
 
+def rows_of(answer: dict[str, Any]) -> str:
+    """The folder of the member's own rows."""
+    return f"rows/r1/AROATEST:{answer['member']}"
+
+
 def failures(answer: dict[str, Any]) -> list[dict[str, Any]]:
     """What the member's failed row holds."""
-    found: list[dict[str, Any]] = answer["rows"].get(f"{MEMBER}/failed.json", {}).get("failures", [])
+    found: list[dict[str, Any]] = answer["rows"].get(f"{rows_of(answer)}/failed.json", {}).get("failures", [])
     return found
 
 
@@ -107,7 +111,7 @@ def test_a_good_boot_is_proven_and_can_be_run_again(boot: Boot) -> None:
     assert answer["statuses"] == [0, 0]
     assert answer["signal"] == "SUCCESS"
     assert begun(answer) == STEPS * 2
-    assert answer["rows"][f"{MEMBER}/collective.json"]["collective"]["outcome"] == "PASS"
+    assert answer["rows"][f"{rows_of(answer)}/collective.json"]["collective"]["outcome"] == "PASS"
     assert "etc/fullmesh/cluster.env" in answer["files"]
     assert failures(answer) == []
 
@@ -118,7 +122,9 @@ def test_pinned_ports_are_set_before_the_mesh(boot: Boot) -> None:
     assert answer["statuses"] == [0]
     assert answer["port_range"] == ["50000", "50999"]
     ports = [
-        item["port"] for item in answer["rows"][f"{MEMBER}/mesh.json"]["listeners"] if item["port"] != 29500
+        item["port"]
+        for item in answer["rows"][f"{rows_of(answer)}/mesh.json"]["listeners"]
+        if item["port"] != 29500
     ]
     assert ports
     assert all(50000 <= port <= 50999 for port in ports)
