@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import List, Set
+from typing import List, Optional, Set, Tuple
 
 from diagnosis.case import Case
 from diagnosis.causes import finding
-from diagnosis.drops import ask_hosts, ask_rules, count, flow_order, host_drops
+from diagnosis.drops import ask_hosts, ask_rules, flow_order, host_drops
 from diagnosis.host_firewall import Does
 from diagnosis.matrix import Flow, Pair
 from diagnosis.opinion import NOTHING, Opinion, total
@@ -40,22 +40,9 @@ class _Places:
     def _whole(self) -> Opinion:
         case, flows = self._case, set(self._left)
         allowed = all(case.rules_block(flow) is False for flow in flows)
-        if allowed and all(len(self._walls.suspects(flow, Does.DROP)) == 2 for flow in flows):
-            cause = finding(
-                "os-firewall-drop",
-                "cluster",
-                summary=f"no member reaches another on {case.ports(flows)} "
-                f"({count(case, flows)}, silent drop) though the account's rules allow it",
-                evidence=[*case.evidence(flows), "no host's own ruleset could be read"],
-                fields=case.fields(0),
-                at_s=case.at_s(flows),
-            )
-            return Opinion(causes=(cause,))
         evidence = case.evidence(flows)
         if allowed:
-            return ask_hosts(
-                case, [("os-firewall-drop", "cluster"), ("route-missing", "cluster")], flows, evidence
-            )
+            return ask_hosts(case, self._host_options(flows, "cluster"), flows, evidence)
         options = [("sg-no-self-ingress", "cluster"), ("sg-no-self-egress", "cluster")]
         if {flow.kind for flow in flows} == {PortKind.MASTER}:
             options = [("sg-ports-too-narrow", "cluster")]
@@ -70,13 +57,9 @@ class _Places:
         subject = case.subject(node)
         clear = all(node not in self._walls.suspects(flow, Does.DROP) for flow in flows)
         if all(case.rules_block(flow) is False for flow in flows):
-            if not clear:
+            if not clear and all(self._walls.lines(flow, node) for flow in flows):
                 return Opinion(causes=(host_drops(case, sorted(flows, key=flow_order), node, ()),))
-            options = [
-                ("route-missing", subject),
-                ("asymmetric-interfaces", subject),
-                ("address-overlap", subject),
-            ]
+            options = self._host_options(flows, subject, drops=not clear)
             return ask_hosts(case, options, flows, case.evidence(flows), node)
         options = {
             Side.BOTH: [
@@ -94,6 +77,16 @@ class _Places:
             return ask_rules(case, options, flows, case.evidence(flows), node)
         return ask_hosts(case, options, flows, case.evidence(flows), node)
 
+    def _host_options(
+        self, flows: Set[Flow], subject: str, *, drops: Optional[bool] = None
+    ) -> List[Tuple[str, str]]:
+        """What is left where the account's rules allow it: the hosts' firewalls first, where they may."""
+        if drops is None:
+            drops = not all(self._walls.clear(flow) for flow in flows)
+        ids = ["os-firewall-drop"] if drops else []
+        ids += ["route-missing", "asymmetric-interfaces", "address-overlap", "conntrack-exhausted"]
+        return [(cause_id, subject) for cause_id in ids]
+
     def _halves(self, pattern: Pattern) -> Opinion:
         case = self._case
         flows = {flow for flow in self._left if flow.pair in pattern.across}
@@ -103,9 +96,7 @@ class _Places:
         evidence = [f"ranks {parts}: pairs within work, pairs across do not", *case.evidence(flows)]
         options = [("nacl-deny", "cluster"), ("route-missing", "cluster")]
         if all(case.rules_block(flow) is False for flow in flows):
-            return ask_hosts(
-                case, [("os-firewall-drop", "cluster"), ("address-overlap", "cluster")], flows, evidence
-            )
+            return ask_hosts(case, self._host_options(flows, "cluster"), flows, evidence)
         return ask_rules(case, options, flows, evidence)
 
     def _single_pairs(self, pairs: Set[Pair]) -> List[Opinion]:
@@ -122,7 +113,7 @@ class _Places:
                 opinions.append(self._half_seen(pair))
                 continue
             flows = {flow for flow in self._left if flow.pair == pair or (both and flow.pair == back)}
-            opinions.append(Opinion(causes=(self._pair_cause(pair, flows, both),)))
+            opinions.append(self._pair(pair, flows, both=both))
         return opinions
 
     def _many(self, pairs: Set[Pair]) -> Opinion:
@@ -142,15 +133,28 @@ class _Places:
         options.append(("os-firewall-drop", case.subject(pair[1])))
         return ask_hosts(case, options, flows, case.evidence(flows), pair[1])
 
+    def _pair(self, pair: Pair, flows: Set[Flow], *, both: bool) -> Opinion:
+        """What it is called, unless a ruleset of the two hosts may be it and was not read."""
+        case = self._case
+        unread = [
+            place
+            for place in (pair[1], pair[0])
+            if any(
+                place in self._walls.suspects(flow, Does.DROP) and not self._walls.lines(flow, place)
+                for flow in flows
+            )
+        ]
+        if not unread:
+            return Opinion(causes=(self._pair_cause(pair, flows, both),))
+        options = [("os-firewall-drop", case.subject(place)) for place in unread]
+        options.append(("pair-blocked" if both else "one-way-block", case.pair_subject(pair)))
+        return ask_hosts(case, options, flows, case.evidence(flows), unread[0])
+
     def _pair_cause(self, pair: Pair, flows: Set[Flow], both: bool) -> Finding:
         case = self._case
         evidence = list(case.evidence(flows))
         if all(case.rules_block(flow) is False for flow in flows):
             evidence.append("the account's security groups, network ACLs and routes allow these flows")
-        evidence += [
-            f"{member.subject} ruleset: could not be read"
-            for member in self._walls.unread(place for place in pair)
-        ]
         a, b = case.name(pair[0]), case.name(pair[1])
         if both:
             evidence.append("every other pair of both nodes works, or has a cause of its own")

@@ -2,7 +2,9 @@
 
 In this order: what the account's rules forbid has the rules' cause; what a host's own
 ruleset certainly drops is that host's; the rest is judged by where it lies. Where the rules
-allow a flow and it dies, only hosts whose firewall may drop it are left.
+allow a flow and it dies, a host with a rule that may fit is named when it is the only one. A
+ruleset that nobody could read makes a candidate, never a cause: exhausted connection tracking,
+overlapping addresses and a second interface look the same from outside.
 """
 
 from __future__ import annotations
@@ -69,12 +71,12 @@ class _Timeouts:
         return Opinion(causes=tuple(host_drops(self._case, at[p], p, rules[p]) for p in sorted(at)))
 
     def _left_by_elimination(self) -> Opinion:
-        """Flows that AWS's rules allow and of whose two hosts only one may drop them."""
+        """Flows that AWS's rules allow and of whose two hosts only one has a rule that may drop them."""
         at: Dict[int, List[Flow]] = {}
         for flow in sorted(self._left, key=flow_order):
             if self._case.rules_block(flow) is False:
                 suspects = self._walls.suspects(flow, Does.DROP)
-                if len(suspects) == 1:
+                if len(suspects) == 1 and all(self._walls.lines(flow, place) for place in suspects):
                     at.setdefault(next(iter(suspects)), []).append(flow)
         for flows in at.values():
             self._left -= set(flows)

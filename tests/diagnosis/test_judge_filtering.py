@@ -336,21 +336,54 @@ def test_what_died_is_named_by_the_nodes_own_evidence(name: str) -> None:
 # --- rules that allow ---------------------------------------------------------------------------------
 
 
-ALLOWED = {
+def left(subject: str, *firewalls: str) -> Named:
+    """What is left where the rules allow it; firewalls: subjects whose rulesets may be it."""
+    others = ("route-missing", "asymmetric-interfaces", "address-overlap", "conntrack-exhausted")
+    return [*(("os-firewall-drop", item) for item in firewalls), *((item, subject) for item in others)]
+
+
+PERHAPS = DROP_ALL.replace("ip saddr 10.20.0.0/16", "limit rate over 5/second ip saddr 10.20.0.0/16")
+
+ALLOWED: dict[str, Tuple[Reports, Named, Named]] = {
     "a node's ingress dies, firewalls unread": (
         unread_firewalls(drops(healthy(), into_2)),
-        [("os-firewall-drop", "node:2")],
         [],
+        left("node:2", "node:2"),
     ),
     "a node is cut off, firewalls unread": (
         unread_firewalls(drops(healthy(), isolated)),
+        [],
+        left("node:2", "node:2"),
+    ),
+    "a node is cut off, only its firewall unread": (
+        on_host(drops(healthy(), isolated), [2], firewall_rules=None),
+        [],
+        left("node:2", "node:2"),
+    ),
+    "into a node nothing comes, and its ruleset has a rule that may fit": (
+        on_host(drops(healthy(), into_2), [2], firewall_rules=PERHAPS),
         [("os-firewall-drop", "node:2")],
         [],
     ),
-    "one pair, only one of its firewalls unread": (
+    "one direction, only one of its firewalls unread": (
         on_host(drops(healthy(), lambda s, d, p: (s, d) == (0, 2)), [2], firewall_rules=None),
+        [],
+        [("os-firewall-drop", "node:2"), ("one-way-block", "pair:0>2")],
+    ),
+    "one direction, both firewalls unread": (
+        unread_firewalls(drops(healthy(), lambda s, d, p: (s, d) == (0, 2))),
+        [],
+        [("os-firewall-drop", "node:2"), ("os-firewall-drop", "node:0"), ("one-way-block", "pair:0>2")],
+    ),
+    "one direction, and a ruleset has a rule that may fit": (
+        on_host(drops(healthy(), lambda s, d, p: (s, d) == (0, 2)), [2], firewall_rules=PERHAPS),
         [("os-firewall-drop", "node:2")],
         [],
+    ),
+    "one pair, one of its firewalls unread": (
+        on_host(drops(healthy(), lambda s, d, p: {s, d} == {0, 2}), [0], firewall_rules=None),
+        [],
+        [("os-firewall-drop", "node:0"), ("pair-blocked", "pair:0>2")],
     ),
     "one pair, both firewalls empty": (
         drops(healthy(), lambda s, d, p: {s, d} == {0, 2}),
@@ -359,23 +392,23 @@ ALLOWED = {
     ),
     "nothing passes, firewalls unread": (
         unread_firewalls(drops(healthy(), lambda s, d, p: True)),
-        [("os-firewall-drop", "cluster")],
         [],
+        left("cluster", "cluster"),
     ),
     "only MASTER_PORT passes, firewalls unread": (
         unread_firewalls(drops(healthy(), lambda s, d, p: p != MASTER_PORT)),
-        [("os-firewall-drop", "cluster")],
         [],
+        left("cluster", "cluster"),
     ),
     "nothing passes, every firewall empty": (
         drops(healthy(), lambda s, d, p: True),
         [],
-        [("os-firewall-drop", "cluster"), ("route-missing", "cluster")],
+        left("cluster"),
     ),
     "a node is cut off, every firewall empty": (
         drops(healthy(), isolated),
         [],
-        [("route-missing", "node:2"), ("asymmetric-interfaces", "node:2"), ("address-overlap", "node:2")],
+        left("node:2"),
     ),
 }
 
@@ -387,6 +420,24 @@ def test_where_the_rules_allow_it_only_the_hosts_are_left(name: str) -> None:
     diagnosis = with_rules(rows, cluster([EVERYTHING]))
     assert named(diagnosis) == causes
     assert suspected(diagnosis) == candidates
+
+
+def test_the_deciding_command_runs_on_the_node_that_was_not_read() -> None:
+    """Where one host's ruleset is the only open question, its own text decides."""
+    rows = on_host(drops(healthy(), lambda s, d, p: (s, d) == (0, 2)), [2], firewall_rules=None)
+    diagnosis = with_rules(rows, cluster([EVERYTHING]))
+    assert diagnosis.next_command == "sudo nft list ruleset  # on n2 (10.20.1.12)"
+
+
+def test_an_unread_host_that_does_not_reach_itself_is_named() -> None:
+    """Over its own loopback only its own firewall can stop a connection: that decides, unread or not."""
+    rows = on_host(drops(healthy(), into_2), [2], firewall_rules=None)
+    lost = tuple(
+        dataclasses.replace(item, opened=False, bound=True, errno=errno.ETIMEDOUT)
+        for item in rows[2].listeners or ()
+    )
+    diagnosis = with_rules(change(rows, 2, listeners=lost), cluster([EVERYTHING]))
+    assert (named(diagnosis), suspected(diagnosis)) == ([("os-firewall-drop", "node:2")], [])
 
 
 # --- two at once ------------------------------------------------------------------------------------------
