@@ -42,7 +42,10 @@ MAX_RULES_CHARACTERS = 64 * 1024
 
 @dataclass(frozen=True)
 class Firewall:
-    """rules "" with error None is proof of an empty firewall; rules None = nothing could be read."""
+    """rules "" with error None is proof of an empty firewall; rules None = nothing could be read.
+
+    Rules beside an error are a part of what there is.
+    """
 
     rules: Optional[str]
     error: Optional[str]
@@ -119,7 +122,29 @@ def _nf_tables() -> Tuple[List[str], List[str]]:
         return [], [f"nf_tables: {_reason(error)}"]
     if not tables:
         return [], []
-    return _run(("nft",), ("list", "ruleset"), f"nf_tables holds {', '.join(tables)}")
+    why = f"nf_tables holds {', '.join(tables)}"
+    if _tool("nft") is None:
+        texts = _through_iptables(tables)
+        if texts:
+            return texts, [f"{why}, but nft is not installed: only what iptables made was read"]
+    return _run(("nft",), ("list", "ruleset"), why)
+
+
+def _through_iptables(tables: Sequence[str]) -> List[str]:
+    """Tables that iptables-nft made (Docker's, for one), as its own tools print them.
+
+    They leave out every other table, and say nothing of what they leave out, so what comes
+    back is never the whole.
+    """
+    texts: List[str] = []
+    for family, prefix in (("ip", "iptables"), ("ip6", "ip6tables")):
+        if any(table.split()[0] == family for table in tables):
+            tool = f"{prefix}-nft-save" if _tool(f"{prefix}-nft-save") else f"{prefix}-save"
+            version, _ = _run((tool,), ("-V",), "")
+            if any("nf_tables" in text for text in version):  # the other kind reads legacy tables
+                found, _ = _run((tool,), (), "")
+                texts += [text for text in found if text]
+    return texts
 
 
 def _legacy_tables() -> Tuple[List[str], List[str]]:
@@ -143,7 +168,7 @@ def _legacy_tables() -> Tuple[List[str], List[str]]:
 
 def _run(tools: Sequence[str], arguments: Sequence[str], why: str) -> Tuple[List[str], List[str]]:
     """(texts, errors) of the first tool that this host has."""
-    path = next(filter(None, (shutil.which(tool, path=_search_path()) for tool in tools)), None)
+    path = next(filter(None, map(_tool, tools)), None)
     if path is None:
         return [], [f"{why}, but {' and '.join(tools)} is not installed, so its rules are unknown"]
     try:
@@ -154,6 +179,10 @@ def _run(tools: Sequence[str], arguments: Sequence[str], why: str) -> Tuple[List
         detail = done.stderr.decode(errors="replace").strip()[-200:]
         return [], [f"{why}, but {path} ended with {done.returncode}: {detail}"]
     return [done.stdout.decode(errors="replace").strip()], []
+
+
+def _tool(name: str) -> Optional[str]:
+    return shutil.which(name, path=_search_path())
 
 
 def _reason(error: OSError) -> str:

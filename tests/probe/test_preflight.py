@@ -129,6 +129,53 @@ def test_no_rules_is_proven_and_unreadable_rules_are_unknown() -> None:
     ]
 
 
+IPTABLES_ONLY = """
+import json, subprocess, sys
+from probe import netfilter
+subprocess.run(["nft", "table ip filter { chain INPUT { type filter hook input priority 0; }; }"], check=True)
+answers = []
+for folder in sys.argv[1:]:
+    netfilter._search_path = lambda: folder
+    firewall = netfilter.read_firewall()
+    answers.append([firewall.rules, firewall.error])
+print(json.dumps(answers))
+"""
+# As iptables-save 1.8.9 answers -V, and what it prints of a table with one rule.
+IPTABLES_SAVE = """\
+#!/bin/sh
+if [ "$1" = -V ]; then echo 'iptables-save v1.8.9 (KIND)'; exit; fi
+printf '*filter\\n:INPUT ACCEPT [0:0]\\n-A INPUT -p tcp -j DROP\\nCOMMIT\\n'
+"""
+
+
+@pytest.mark.lab
+def test_what_iptables_made_is_read_without_nft_and_is_a_part(tmp_path: Path) -> None:
+    """Docker's tables are shown by iptables' own tool, with the error that makes them partial."""
+    folders = []
+    for kind in ("nf_tables", "legacy"):
+        tool = tmp_path / kind / "iptables-save"
+        tool.parent.mkdir()
+        tool.write_text(IPTABLES_SAVE.replace("KIND", kind))
+        tool.chmod(0o755)
+        folders.append(str(tool.parent))
+    done = subprocess.run(
+        ["unshare", "-Urn", sys.executable, "-c", IPTABLES_ONLY, *folders],
+        cwd=CHECKOUT,
+        capture_output=True,
+        check=True,
+        timeout=60,
+    )
+    through_nft, legacy = json.loads(done.stdout)
+    assert through_nft == [
+        "*filter\n:INPUT ACCEPT [0:0]\n-A INPUT -p tcp -j DROP\nCOMMIT",
+        "nf_tables holds ip filter, but nft is not installed: only what iptables made was read",
+    ]
+    assert legacy == [
+        None,
+        "nf_tables holds ip filter, but nft is not installed, so its rules are unknown",
+    ]
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user to lose its rights")
 def test_without_rights_the_firewall_is_unknown() -> None:
     """An ordinary user may not list rules: unknown with the reason, never empty."""
