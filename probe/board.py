@@ -17,6 +17,13 @@ class BoardError(Exception):
     """The meeting place cannot be listed, read or written; the text says what to check."""
 
 
+class BoardContentError(BoardError):
+    """The place answers, but what is there does not read as it should, or it takes no such object.
+
+    Trying again does not help, and it says nothing of the way to the place.
+    """
+
+
 class Board(Protocol):
     """The meeting place of one run. Every method raises BoardError when the place cannot be used."""
 
@@ -40,7 +47,7 @@ def registered(names: Sequence[str]) -> Tuple[Member, ...]:
     again, so they rarely differ, and the last in order counts.
 
     Raises:
-        BoardError: a registration's name does not read as one.
+        BoardContentError: a registration's name does not read as one.
     """
     found: Dict[str, Member] = {}
     for name in names:
@@ -48,7 +55,7 @@ def registered(names: Sequence[str]) -> Tuple[Member, ...]:
         try:
             member = parse_registration(member_id, rest)
         except ValueError as error:
-            raise BoardError(str(error)) from error
+            raise BoardContentError(f"a registration cannot be read: {error}") from error
         if member is not None:
             found[member_id] = member
     return tuple(found.values())

@@ -29,6 +29,10 @@ examples:
       on every node, with a directory that all of them see
   RANK=1 WORLD_SIZE=4 MASTER_ADDR=10.0.0.4 MASTER_PORT=29500 python3 fullmesh.pyz check --meet tcp://10.0.0.4:29600
       the members meet on a port of rank 0 (without --meet: MASTER_PORT + 1)
+  srun --ntasks-per-node=1 python3 fullmesh.pyz check
+      under Slurm: every task runs it; MASTER_ADDR is the step's first host unless it is set
+  python3 fullmesh.pyz check --hostfile hosts
+      on every node, with the same file; a node's rank is its line
   sudo python3 /opt/fullmesh/fullmesh.pyz check --run again-1
       on every node of a deployed cluster; rows meet in its bucket
 
@@ -58,8 +62,14 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
     check.add_argument("--json", action="store_true", help="print the whole answer as JSON")
     check.add_argument("--nodes", type=_count, metavar="N", help="how many members must meet")
     check.add_argument("--meet", metavar="WHERE", help="where members meet: a DIRECTORY or tcp://HOST:PORT")
+    check.add_argument("--hostfile", metavar="FILE", help="one host a line; slots= is ignored")
     check.add_argument("--address", help="this member's address (default: of the route to the others)")
     check.add_argument("--master-port", type=_port, metavar="PORT", help="port of torch's store (29500)")
+    check.add_argument(
+        "--no-master-port",
+        action="store_true",
+        help="leave MASTER_PORT to a job that runs or starts; needs --no-collective",
+    )
     check.add_argument("--timeout-s", type=_seconds, metavar="S", help="judge after S seconds (120)")
     check.add_argument("--no-collective", action="store_true", help="prove the network only, without torch")
     check.add_argument(
@@ -103,6 +113,11 @@ def _check(arguments: argparse.Namespace) -> int:
     from probe import check
     from probe.discover import Wish
 
+    if arguments.no_master_port and not arguments.no_collective:
+        sys.stderr.write(
+            "fullmesh: --no-master-port needs --no-collective: torch's store would listen on MASTER_PORT\n"
+        )
+        return EXIT_USAGE
     wish = Wish(
         run=arguments.run_id,
         nodes=arguments.nodes,
@@ -110,6 +125,8 @@ def _check(arguments: argparse.Namespace) -> int:
         address=arguments.address,
         master_port=arguments.master_port,
         deadline_s=arguments.timeout_s,
+        hostfile=arguments.hostfile,
+        listens_on_master=not arguments.no_master_port,
     )
     return _answered(lambda say: check.check(wish, say, collective=not arguments.no_collective), arguments)
 

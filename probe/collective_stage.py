@@ -7,6 +7,7 @@ import time
 from typing import Mapping, Tuple
 
 from diagnosis.report import CollectiveResult, Diagnosis, NodeReport, Verdict
+from probe.alone import without_meeting
 from probe.board import BoardError
 from probe.collective_process import CollectiveTask, run_in_process
 from probe.interfaces import interface_of, read_interfaces
@@ -23,7 +24,7 @@ from probe.rows import (
     read_verdict,
 )
 from probe.run import StageClock, await_rows, await_verdict, turn
-from probe.verdict import COLLECTIVE, MESH, Bench, settle, without_meeting
+from probe.verdict import COLLECTIVE, MESH, Bench, counted, holds, settle
 
 # Of torch's rendezvous and of each collective. Members start together, so this covers an
 # import of torch on a busy machine and the slowest link, not a download.
@@ -53,8 +54,11 @@ def prove_collective(bench: Bench, environ: Mapping[str, str], unable: str = "")
             say(f"the mesh is {passed.verdict.value}, so no collective is run")
             return passed
         members = listing.members()
+        if not place.local_rank and not holds(passed, place.member_id):
+            return counted(passed, place)
         result = _collective(bench, members, environ, unable, clock)
         clock.lap("collective")
+        clock.limit(place.deadline_s)
         say(f"collective: {result.outcome.value} {result.error or ''}")
         own = _collective_row(bench, listing, result, clock)
         if place.local_rank:
@@ -69,8 +73,13 @@ def prove_collective(bench: Bench, environ: Mapping[str, str], unable: str = "")
 def _await_ready(bench: Bench, clock: StageClock) -> bool:
     """Say that torch is imported here, and wait until it is everywhere; False when it never will be.
 
-    A member whose result is there though not all were ready could not import torch.
+    A member whose result is there though not all were ready could not import torch. In a deploy
+    the others may still install it, within the limit that their bootstrap.sh keeps to.
     """
+    config = bench.place.config
+    installs = bench.signals and config is not None and config.torch_source != "image"
+    if installs and config is not None:
+        clock.last(config.install_limit_s + 2 * clock.rows_patience_s)
     if bench.place.local_rank == 0:
         bench.waiter.insist(lambda: bench.place.board.post(COLLECTIVE_READY, b""))
 
@@ -103,7 +112,8 @@ def _collective(
         timeout_s=COLLECTIVE_TIMEOUT_S,
         by_environment=place.launcher,
     )
-    return run_in_process(task, environ, bench.say, lambda: _await_ready(bench, clock))
+    variables = {**environ, **place.variables}
+    return run_in_process(task, variables, bench.say, lambda: _await_ready(bench, clock))
 
 
 def _collective_row(

@@ -1,22 +1,31 @@
 """This node's place in a cluster: who it is, how many must meet, and where they meet.
 
-Three ways: EC2 (the configuration that user data wrote, and the metadata service), the
-environment of torchrun or another launcher, and a meeting place given by hand.
+Five ways: EC2 (the configuration that user data wrote, and the metadata service), the
+environment of torchrun or another launcher, Slurm's, a host file, and a meeting place given by hand.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import socket
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Iterator, Mapping, Optional
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Dict, Iterator, Mapping, Optional, Tuple
 
 from cluster.node_config import CONFIG_PATH, NodeConfig
 from cluster.ports import PortRange
 from cluster.serial import DecodeError, decode
 from probe.board import Board, BoardError, DirectoryBoard
+from probe.hosts import (
+    HostsError,
+    by_slurm,
+    hostfile_variables,
+    own_address_among,
+    read_hostfile,
+    slurm_variables,
+)
 from probe.interfaces import read_interfaces
 from probe.preflight import DEFAULT_PORT_RANGE, read_local_port_range
 from probe.tcp_board import BoardServer, TcpBoard
@@ -30,6 +39,8 @@ DEFAULT_DEADLINE_S = 120.0
 # How long a member that cannot take part tries to tell the others why: a launcher starts all at once.
 UNFINISHED_PATIENCE_S = 10.0
 LAUNCHER_VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+# With one of these a launcher has told the rank; without, Slurm's own variables tell it.
+DECIDING_VARIABLES = ("RANK", "WORLD_SIZE")
 
 
 class DiscoverError(Exception):
@@ -46,9 +57,11 @@ class Place:
 
     master_port: the port to listen on and to start torch's store on; None = a launcher's own
         store holds it, so it is reached already and cannot be listened on.
+    listens_on_master: False = this check leaves MASTER_PORT to a job that may run or start.
     rank, world_size: as claimed by a launcher, in nodes; None = by address, by configuration.
     local_rank: 0 for the one process of a node that takes part in the mesh.
     deadline_s: seconds from the start to the judgement with whatever rows stand by then.
+    variables: a launcher's variables that torch needs and this process's environment lacks.
     """
 
     run: str
@@ -66,9 +79,21 @@ class Place:
     deadline_s: float = DEFAULT_DEADLINE_S
     collective_bytes: int = 64 * 1024 * 1024
     serves: bool = False  # this process serves the meeting place
-    launcher: bool = False  # torch is to use the environment as it stands
+    launcher: bool = False  # torch is to use the environment (with `variables`)
+    listens_on_master: bool = True
+    variables: Mapping[str, str] = field(default_factory=dict)
     config: Optional[NodeConfig] = None
     credentials: Optional[CredentialChain] = None
+
+    @property
+    def skipped(self) -> Tuple[str, ...]:
+        """The questions that this run leaves out on purpose."""
+        if self.listens_on_master:
+            return ()
+        return (
+            f"cluster: no member listened on MASTER_PORT {self.master_port or DEFAULT_MASTER_PORT}, which "
+            "belongs to the job; the mesh was proven on ephemeral ports",
+        )
 
 
 @dataclass(frozen=True)
@@ -81,33 +106,69 @@ class Wish:
     address: Optional[str] = None
     master_port: Optional[int] = None
     deadline_s: Optional[float] = None
+    hostfile: Optional[str] = None
+    listens_on_master: bool = True
     config_path: str = CONFIG_PATH
 
 
 @contextlib.contextmanager
 def take_place(wish: Wish, environ: Mapping[str, str]) -> Iterator[Place]:
-    """This node's place by the first way that applies: `--meet`, the environment, EC2.
+    """This node's place by the first way that applies: `--meet`, `--hostfile`, Slurm, the environment, EC2.
 
     Raises:
         DiscoverError, BoardError: what is missing or wrong.
     """
     if wish.meet and not wish.meet.startswith("tcp://"):
         yield _by_directory(wish)
+    elif wish.hostfile is not None or by_slurm(environ, DECIDING_VARIABLES):
+        with _by_hosts(wish, environ) as place:
+            yield place
     elif any(environ.get(name) for name in LAUNCHER_VARIABLES):
         with _by_environment(wish, environ) as place:
             yield place
     elif wish.meet:
         raise DiscoverError(
             f"--meet {wish.meet} needs each member's rank; set {', '.join(LAUNCHER_VARIABLES)}, "
-            "or start it with torchrun"
+            "give --hostfile FILE, or start it with torchrun or srun"
         )
     elif os.path.exists(wish.config_path):
         yield by_ec2(wish)
     else:
         raise DiscoverError(
             f"nothing tells who else is in the cluster: no {wish.config_path}, no RANK and WORLD_SIZE, "
-            "no --meet; run it under torchrun, or on every node: check --meet SHARED_DIRECTORY --nodes N"
+            "no --meet; run it under torchrun or srun, or on every node: check --hostfile FILE, or "
+            "check --meet SHARED_DIRECTORY --nodes N"
         )
+
+
+def is_deployed(wish: Wish, environ: Mapping[str, str]) -> bool:
+    """Whether `take_place` will take the place of an EC2 instance."""
+    told = wish.meet or wish.hostfile or any(environ.get(name) for name in LAUNCHER_VARIABLES)
+    return not told and not by_slurm(environ, DECIDING_VARIABLES) and os.path.exists(wish.config_path)
+
+
+@contextlib.contextmanager
+def _by_hosts(wish: Wish, environ: Mapping[str, str]) -> Iterator[Place]:
+    """The place that a host file or Slurm tells: as under a launcher with those variables."""
+    master_port = wish.master_port or DEFAULT_MASTER_PORT
+    address = wish.address
+    try:
+        if wish.hostfile is not None:
+            hosts = read_hostfile(wish.hostfile)
+            variables: Dict[str, str] = hostfile_variables(hosts, master_port)
+            address = address or own_address_among(hosts)
+        else:
+            variables = slurm_variables(environ, master_port)
+    except HostsError as error:
+        raise DiscoverError(str(error)) from error
+    count = variables["GROUP_WORLD_SIZE"]
+    if wish.nodes is not None and str(wish.nodes) != count:
+        raise DiscoverError(
+            f"--nodes {wish.nodes}, but {wish.hostfile or 'the node list'} names {count} hosts; "
+            "leave --nodes out"
+        )
+    with _by_environment(dataclasses.replace(wish, address=address), {**environ, **variables}) as place:
+        yield dataclasses.replace(place, variables=variables)
 
 
 def read_config(path: str = CONFIG_PATH) -> NodeConfig:
@@ -156,6 +217,7 @@ def by_ec2(wish: Wish) -> Place:
         collective_bytes=config.collective_bytes,
         config=config,
         credentials=credentials,
+        listens_on_master=wish.listens_on_master,
     )
 
 
@@ -181,6 +243,7 @@ def _by_directory(wish: Wish) -> Place:
         master_port=wish.master_port or DEFAULT_MASTER_PORT,
         ephemeral_ports=_own_range(None),
         deadline_s=wish.deadline_s or DEFAULT_DEADLINE_S,
+        listens_on_master=wish.listens_on_master,
     )
 
 
@@ -254,6 +317,7 @@ def _by_environment(wish: Wish, environ: Mapping[str, str]) -> Iterator[Place]:
             deadline_s=deadline_s,
             serves=serves,
             launcher=True,
+            listens_on_master=wish.listens_on_master,
         )
 
 

@@ -45,6 +45,10 @@ def parse_registration(member_id: str, name: str) -> Optional[Member]:
     if len(parts) != 4:
         raise ValueError(f"registration {name!r} of {member_id} has {len(parts)} fields, needs 4")
     _, address, master_port, ports = parts
+    try:
+        address_order(address)
+    except OSError as error:
+        raise ValueError(f"registration {name!r} of {member_id}: {address!r} is no address") from error
     return Member(
         member_id=member_id,
         address=address,

@@ -59,7 +59,12 @@ class Mesh:
     """
 
     def __init__(
-        self, address: str, ports: PortRange, master_port: Optional[int], preferred: Sequence[int] = ()
+        self,
+        address: str,
+        ports: PortRange,
+        master_port: Optional[int],
+        preferred: Sequence[int] = (),
+        avoided: Sequence[int] = (),
     ) -> None:
         """
         Args:
@@ -67,12 +72,14 @@ class Mesh:
             ports: the node's ephemeral range.
             master_port: None = no listener there (torchrun's own store holds it).
             preferred: ephemeral ports to try first, of an earlier registration of this node.
+            avoided: ports to leave alone, also where they lie in the range.
         """
         self.address = address
         self.listeners: Tuple[Listener, ...] = ()
         self._ports = ports
         self._master_port = master_port
         self._preferred = tuple(preferred)
+        self._avoided = frozenset(avoided)
         self._servers: List[asyncio.AbstractServer] = []
         self._transports: Set[asyncio.Transport] = set()
         self._loop = asyncio.new_event_loop()
@@ -134,7 +141,7 @@ class Mesh:
         opened = []
         if self._master_port is not None:
             opened.append(await self._listen(self._master_port, PortKind.MASTER))
-        taken: Set[int] = {self._master_port or 0}
+        taken: Set[int] = {self._master_port or 0, *self._avoided}
         for port in self._preferred or spread_ports(self._ports):
             listener = await self._listen_near(port, taken)
             taken.add(listener.port)

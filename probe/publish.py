@@ -69,11 +69,14 @@ class AwsPublisher:
             return (str(error),)
         return ()
 
-    def publish(self, diagnosis: Diagnosis, run: str) -> Tuple[str, ...]:
-        """Send metrics and the log event; what failed, as text."""
+    def publish(self, diagnosis: Diagnosis, run: str, *, alone: bool = False) -> Tuple[str, ...]:
+        """Send metrics and the log event; what failed, as text.
+
+        alone: it speaks for this node only, so it is no figure of the cluster and goes to the log.
+        """
         errors: List[str] = []
         config = self._config
-        if config.metric_namespace:
+        if config.metric_namespace and not alone:
             try:
                 put_metric_data(
                     namespace=config.metric_namespace,

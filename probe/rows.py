@@ -10,7 +10,7 @@ from typing import Callable, FrozenSet, Iterable, List, Optional, Sequence, Tupl
 
 from cluster.serial import DecodeError, decode, encode
 from diagnosis.report import Diagnosis, NodeReport
-from probe.board import Board, BoardError, registered
+from probe.board import Board, BoardContentError, BoardError, registered
 from probe.members import Member, in_rank_order
 
 MESH_ROW = "mesh.json"
@@ -82,11 +82,13 @@ class Waiter:
         return Listing(names=self.insist(self.board.names))
 
     def insist(self, act: Callable[[], T]) -> T:
-        """Do `act`, again and again while it raises BoardError, for `BOARD_PATIENCE_S` in all."""
+        """Do `act`, again and again while the place cannot be used, for `BOARD_PATIENCE_S` in all."""
         give_up_at = time.monotonic() + BOARD_PATIENCE_S
         while True:
             try:
                 return act()
+            except BoardContentError:
+                raise
             except BoardError as error:
                 if time.monotonic() >= give_up_at:
                     raise
@@ -124,9 +126,10 @@ def row_names(listing: Listing, kinds: Sequence[str]) -> Tuple[str, ...]:
 def read_verdict(board: Board, name: str) -> Diagnosis:
     """
     Raises:
-        BoardError: it cannot be read, or is no Diagnosis.
+        BoardError: it cannot be read.
+        BoardContentError: it is no Diagnosis.
     """
     try:
         return decode(Diagnosis, json.loads(board.read(name)))
     except ValueError as error:
-        raise BoardError(f"{board.where(name)} is not a verdict: {error}") from error
+        raise BoardContentError(f"{board.where(name)} is not a verdict: {error}") from error

@@ -18,6 +18,7 @@ from diagnosis.report import (
     StepFailure,
     Verdict,
 )
+from probe.alone import without_meeting
 from probe.board import BoardError
 from probe.discover import Place
 from probe.members import Member
@@ -33,7 +34,7 @@ from probe.rows import (
     dump,
     read_verdict,
 )
-from probe.verdict import COLLECTIVE, MESH, Background, Bench, Nobody, Publisher, settle, without_meeting
+from probe.verdict import COLLECTIVE, MESH, Background, Bench, Nobody, Publisher, settle
 
 # Probing takes 4 s where every connection is dropped, 16 s where every one stays silent, and
 # took 14 s on a machine with 50 busy processes; a member whose row is later than this has died.
@@ -74,20 +75,24 @@ def prove_mesh(bench: Bench, environ: Mapping[str, str]) -> Diagnosis:
         started_at=clock.started_at,
     )
     try:
-        with Mesh(place.address, place.ephemeral_ports, place.master_port) as mesh:
+        master_port = place.master_port if place.listens_on_master else None
+        avoided = () if place.master_port is None else (place.master_port,)
+        with Mesh(place.address, place.ephemeral_ports, master_port, avoided=avoided) as mesh:
             own = mesh.member(place.member_id)
             say(f"listening on {place.address}: {own.master_port or 'no master port'} {own.ports}")
             report = dataclasses.replace(report, listeners=mesh.listeners)
             bench.waiter.insist(lambda: place.board.post(own.registration(), b""))
             members = _meet(bench, clock)
             clock.lap("meet")
+            report = dataclasses.replace(
+                report, members={member.member_id: member.address for member in members}
+            )
             probes = mesh.probe(plan_probes(place.member_id, members))
             clock.lap("mesh")
             bad = sum(probe.outcome != "CONNECTED" for probe in probes)
             say(f"probed {len(members) - 1} peers, {len(probes)} connections, {bad} failed")
             report = dataclasses.replace(
                 report,
-                members={member.member_id: member.address for member in members},
                 probes=probes,
                 host=_facts(facts, say),
                 finished_at=time.time(),
@@ -112,6 +117,14 @@ class StageClock:
         self.rows_patience_s = min(ROWS_PATIENCE_S, deadline_s / 3)
         self.deadline = self._started + deadline_s
         self.laps: Dict[str, float] = {}
+
+    def last(self, seconds: float) -> None:
+        """Let the stage take at least this long in all."""
+        self.deadline = max(self.deadline, self._started + seconds)
+
+    def limit(self, seconds: float) -> None:
+        """Let the deadline be at most this far from now."""
+        self.deadline = min(self.deadline, time.monotonic() + seconds)
 
     def lap(self, name: str) -> None:
         now = time.monotonic()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Dict, Tuple
 
 from probe.aws import S3Client
-from probe.board import BoardError
+from probe.board import BoardContentError, BoardError
 from probe.transport import AwsError
 
 
@@ -43,6 +43,8 @@ class S3Board:
         try:
             return self._client.get_object(self._key(name))
         except AwsError as error:
+            if error.code == "NoSuchKey":
+                raise BoardContentError(str(error)) from error
             raise BoardError(str(error)) from error
 
     def where(self, name: str) -> str:

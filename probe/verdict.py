@@ -86,8 +86,8 @@ class Publisher(Protocol):
     def signal(self, diagnosis: Diagnosis, evidence: str) -> Tuple[str, ...]:
         """Tell whoever waits; what failed, as text."""
 
-    def publish(self, diagnosis: Diagnosis, run: str) -> Tuple[str, ...]:
-        """Send metrics and the log event; what failed, as text."""
+    def publish(self, diagnosis: Diagnosis, run: str, *, alone: bool = False) -> Tuple[str, ...]:
+        """Send metrics and the log event; what failed, as text. alone: as of this node, no metrics."""
 
 
 class Nobody:
@@ -99,7 +99,7 @@ class Nobody:
     def signal(self, diagnosis: Diagnosis, evidence: str) -> Tuple[str, ...]:  # noqa: ARG002 - a Publisher
         return ()
 
-    def publish(self, diagnosis: Diagnosis, run: str) -> Tuple[str, ...]:  # noqa: ARG002 - a Publisher
+    def publish(self, diagnosis: Diagnosis, run: str, *, alone: bool = False) -> Tuple[str, ...]:  # noqa: ARG002 - as above
         return ()
 
 
@@ -140,8 +140,31 @@ def settle(bench: Bench, stage: str, own: Optional[NodeReport], rank: int, *, co
     name = listing.verdict(stage)
     if name is not None:
         bench.say(f"verdict of {name.partition('/')[0]}")
-        return read_verdict(bench.place.board, name)
+        return counted(read_verdict(bench.place.board, name), bench.place)
     return _judge_and_tell(bench, stage, own, listing, complete=complete)
+
+
+def holds(diagnosis: Diagnosis, member_id: str) -> bool:
+    """Whether the verdict speaks of this member; another one's PASS proves nothing of it."""
+    return any(node.member_id == member_id for node in diagnosis.nodes)
+
+
+def counted(standing: Diagnosis, place: Place) -> Diagnosis:
+    """A verdict that stands, as it counts for this member: a PASS without it is UNKNOWN."""
+    if standing.verdict is not Verdict.PASS or holds(standing, place.member_id):
+        return standing
+    return dataclasses.replace(
+        standing,
+        verdict=Verdict.UNKNOWN,
+        unanswered=(
+            *standing.unanswered,
+            f"{place.name} ({place.member_id}, {place.address}) came after run {place.run} was judged: "
+            "it is not among the proven members",
+        ),
+        next_command="sudo python3 /opt/fullmesh/fullmesh.pyz check --run NAME  # on every node"
+        if place.config
+        else None,
+    )
 
 
 def _judge_and_tell(
@@ -173,7 +196,9 @@ def _judge_and_tell(
     )
     diagnosis = _judged(reports, expectation, snapshot)
     diagnosis = dataclasses.replace(
-        diagnosis, timings_s={**diagnosis.timings_s, "judge": round(time.monotonic() - started, 3)}
+        diagnosis,
+        skipped=(*diagnosis.skipped, *place.skipped),
+        timings_s={**diagnosis.timings_s, "judge": round(time.monotonic() - started, 3)},
     )
     bench.say(
         f"judged {len(reports)} rows: {diagnosis.verdict.value} {' '.join(c.id for c in diagnosis.causes)}"
@@ -256,42 +281,3 @@ def _publish_failed(errors: Sequence[str]) -> Finding:
         summary="the verdict stands, but not everything that shows it could be written",
         evidence=errors,
     )
-
-
-def without_meeting(bench: Bench, stage: str, error: BoardError, own: Optional[NodeReport]) -> Diagnosis:
-    """The verdict of a node that cannot reach the meeting place, so knows nothing of the others.
-
-    On AWS the place is the bucket, and not reaching it is a named cause. Elsewhere it is a
-    service on rank 0: why it is not reached is not decided here, so nothing is named.
-    """
-    from diagnosis.causes import finding  # noqa: PLC0415 - as above
-
-    place = bench.place
-    subject = f"node:{place.rank}" if place.rank is not None else "cluster"
-    if place.config is not None:
-        fields = {"bucket": place.config.bucket, "instance_id": place.member_id}
-        cause = finding(
-            "storage-unreachable",
-            subject,
-            summary=f"{place.name} ({place.address}) cannot use s3://{place.config.bucket}",
-            evidence=(str(error),),
-            fields=fields,
-        )
-        diagnosis = Diagnosis(verdict=Verdict.FAIL, causes=(cause,))
-    else:
-        diagnosis = Diagnosis(
-            verdict=Verdict.UNKNOWN,
-            unanswered=(f"{place.name} ({place.address}) met nobody: {error}",),
-            candidates=(
-                finding(
-                    "master-unreachable", subject, summary="rank 0 cannot be reached", evidence=(str(error),)
-                ),
-                finding("peer-missing", "node:0", summary="rank 0 never came", evidence=(str(error),)),
-            ),
-            next_command=f"getent hosts {place.master_address}; ip route get {place.master_address}"
-            if place.master_address
-            else None,
-        )
-    if own is not None:
-        diagnosis = dataclasses.replace(diagnosis, timings_s=own.timings_s)
-    return tell(bench, stage, diagnosis)

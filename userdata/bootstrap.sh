@@ -20,7 +20,6 @@ readonly PROBE=$HOME_DIR/fullmesh.pyz
 readonly VENV=$HOME_DIR/torch
 readonly WHEELS=$HOME_DIR/wheelhouse
 readonly TORCH_PYTHON=$RUN_DIR/torch-python # holds the path of the Python that has torch
-readonly INSTALL_LIMIT_S=900                # of one installer; a mirror that hangs must not end in silence
 readonly DESCRIPTORS=65536                  # Gloo needs a socket for every peer of every group; 1024 is a common default
 
 export HOME=${HOME:-/root} TMPDIR=/var/tmp # first boot has no HOME; /tmp may be memory
@@ -106,6 +105,17 @@ sys.exit(0 if (sys.version_info[:2] == wanted if wanted else sys.version_info >=
   return 1
 }
 
+# Runs an installer for what is left of the step's time (install_limit_s, SECONDS count from the
+# step's start). A mirror that hangs must not end in silence, and the others wait just as long.
+limited() {
+  local left=$((install_limit_s - SECONDS)) status=0
+  if ((left > 0)); then timeout "$left" "$@" || status=$?; else status=124; fi
+  if ((status == 124)); then
+    echo "gave up after $install_limit_s s (install_limit_s in $CONFIG): $*" >&2
+  fi
+  return "$status"
+}
+
 # Prints a base Python, from the image or from the distribution's repository.
 provide_base() {
   local version=${1:-3.11}
@@ -114,7 +124,7 @@ provide_base() {
     echo "no python${1:-3.10 or later} in this image, and no dnf to install one; use an image that has it" >&2
     return 1
   fi
-  timeout "$INSTALL_LIMIT_S" dnf install -y "python$version" "python$version-pip" >&2
+  limited dnf install -y "python$version" "python$version-pip" >&2
   find_base "$version"
 }
 
@@ -132,16 +142,19 @@ install_torch() {
     echo "no pip: $base has none, and neither $HOME_DIR nor the wheelhouse holds a pip-*.whl"
     return 1
   fi
-  timeout "$INSTALL_LIMIT_S" "${pip[@]}" install --only-binary :all: "$@" "$requirement"
+  limited "${pip[@]}" install --only-binary :all: "$@" "$requirement"
 }
 
 step_torch() {
   local values torch_source='' requirement='' index='' bucket='' key='' region='' found base wheels tag
-  values=$(config torch_source torch_requirement torch_index_url asset_bucket wheelhouse_key region)
+  local install_limit_s=''
+  SECONDS=0
+  values=$(config install_limit_s torch_source torch_requirement torch_index_url asset_bucket wheelhouse_key region)
   {
-    read -r torch_source && read -r requirement && read -r index
+    read -r install_limit_s && read -r torch_source && read -r requirement && read -r index
     read -r bucket && read -r key && read -r region
   } <<<"$values" || true
+  install_limit_s=${install_limit_s:-900} # as in NodeConfig
   if [[ $torch_source == image ]]; then requirement=torch; fi
   if found=$(find_torch "${requirement:-torch}"); then
     echo "torch is in the image: $found"
@@ -183,12 +196,25 @@ step_torch() {
 
 step_collective() { "$(<"$TORCH_PYTHON")" "$PROBE" node collective; }
 
+# Prints the timer with this member's interval; where no hour is a multiple of it, it fires every
+# minute and check.sh lets the others pass.
+timer() {
+  local every minutes
+  every=$(config check_interval_min)
+  every=${every:-5} # as in NodeConfig
+  ((60 % every == 0)) || every=1
+  minutes="0/$every"
+  ((every < 60)) || minutes=00 # systemd takes no step of 60
+  sed "s|^OnCalendar=.*|OnCalendar=*:$minutes UTC|" "$HOME_DIR/fullmesh-check.timer"
+}
+
 step_units() {
   if [[ ! -d /run/systemd/system ]]; then
     echo "no systemd: the periodic check is not installed"
     return
   fi
-  install -m 644 "$HOME_DIR"/fullmesh-check.service "$HOME_DIR"/fullmesh-check.timer /etc/systemd/system/
+  install -m 644 "$HOME_DIR"/fullmesh-check.service /etc/systemd/system/
+  timer >/etc/systemd/system/fullmesh-check.timer
   systemctl daemon-reload
   systemctl enable --now fullmesh-check.timer
 }

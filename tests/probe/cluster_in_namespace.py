@@ -49,6 +49,7 @@ def run_cluster(
     environments: list[dict[str, str]] | None = None,
     rules: str = "",
     kill: dict[int, str] | None = None,
+    holding: int = 0,
     timeout_s: float = 90,
 ) -> list[Ended]:
     """Run `python -m probe ARGUMENTS` for each member; wait for all.
@@ -56,12 +57,14 @@ def run_cluster(
     Args:
         rules: nft commands of the routing namespace.
         kill: member -> it is ended by SIGKILL once this text stands in its log.
+        holding: a port that a job of each member listens on meanwhile; 0 = none.
     """
     description = {
         "members": members,
         "environments": environments or [{} for _ in members],
         "rules": rules,
         "kill": kill or {},
+        "holding": holding,
         "folder": str(folder),
     }
     subprocess.run(
@@ -90,12 +93,13 @@ def main() -> None:
     if description["rules"]:
         run("nft", description["rules"])
     count = len(description["members"])
+    holding = str(description["holding"])
     with tempfile.NamedTemporaryFile("w", suffix="-hosts") as hosts:
         hosts.write("127.0.0.1 localhost\n" + "".join(f"{address_of(r)} node-{r}\n" for r in range(count)))
         hosts.flush()
         running = {
             rank: subprocess.Popen(
-                [*MEMBER, sys.executable, __file__, hosts.name, str(rank), *arguments],
+                [*MEMBER, sys.executable, __file__, hosts.name, str(rank), holding, *arguments],
                 stdin=subprocess.PIPE,
                 stdout=(folder / f"out{rank}").open("wb"),
                 stderr=(folder / f"log{rank}").open("wb"),
@@ -143,7 +147,7 @@ def watch(running: dict[int, subprocess.Popen[bytes]], folder: Path, kill: dict[
         time.sleep(0.02)
 
 
-def become_member(hosts: str, rank: int, arguments: list[str]) -> None:
+def become_member(hosts: str, rank: int, holding: int, arguments: list[str]) -> None:
     """Take the member's name, host file and address, then be the probe."""
     sys.stdin.read()  # until the network is there
     socket.sethostname(f"node-{rank}")
@@ -153,11 +157,14 @@ def become_member(hosts: str, rank: int, arguments: list[str]) -> None:
     run("ip", "address", "add", f"{address_of(rank)}/32", "dev", "eth0")
     run("ip", "route", "add", GATEWAY, "dev", "eth0")
     run("ip", "route", "add", "default", "via", GATEWAY)
+    if holding:
+        job = socket.create_server(("0.0.0.0", holding))
+        job.set_inheritable(True)
     os.execv(sys.executable, [sys.executable, "-m", "probe", *arguments])  # noqa: S606 - a member is one process
 
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:
-        become_member(sys.argv[1], int(sys.argv[2]), sys.argv[3:])
+        become_member(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:])
     else:
         main()

@@ -140,3 +140,45 @@ def test_an_earlier_verdict_is_not_taken_for_a_new_one(tmp_path: Path) -> None:
     again = run_cluster(tmp_path, by_directory(tmp_path, 2, "--no-collective"))
     assert [item.status for item in again] == [2, 2]
     assert "holds the verdict of an earlier check" in again[0].log
+
+
+def test_members_of_a_host_file_take_their_line_as_rank(tmp_path: Path) -> None:
+    """Names and addresses mix, slots= and comments are ignored, and all meet on the first line's host."""
+    path = tmp_path / "hosts"
+    path.write_text(f"# three\nnode-2 slots=8\n{address_of(0)} slots=8\n\nnode-1\n")
+    check = ["check", "--json", "--no-collective", "--hostfile", str(path)]
+    ended = run_cluster(tmp_path, [check] * 3)
+    assert [item.status for item in ended] == [0, 0, 0]
+    answer = ended[2].answer
+    assert [(node["rank"], node["name"]) for node in answer["nodes"]] == [
+        (0, "node-2"),
+        (1, "node-0"),
+        (2, "node-1"),
+    ]
+    assert len(answer["pairs"]) == 6
+
+
+def test_tasks_of_slurm_take_their_rank_and_run_the_collective(tmp_path: Path) -> None:
+    """Slurm's variables alone are enough, for torch too: its first host is the master."""
+    environments = [
+        {"SLURM_PROCID": str(rank), "SLURM_NTASKS": "2", "SLURM_NODELIST": "node-[0-1]"} for rank in range(2)
+    ]
+    ended = run_cluster(tmp_path, [["check", "--json"]] * 2, environments=environments)
+    assert [item.status for item in ended] == [0, 0]
+    assert ended[1].answer == ""
+    assert ended[0].answer["collective"]["outcome"] == "PASS"
+    assert [(node["rank"], node["name"]) for node in ended[0].answer["nodes"]] == [
+        (0, "node-0"),
+        (1, "node-1"),
+    ]
+
+
+def test_a_check_beside_a_job_leaves_the_master_port_alone(tmp_path: Path) -> None:
+    """The port that a job holds on every member is neither tried nor a fault, and that is said."""
+    options = ("--no-collective", "--no-master-port", "--master-port", "32768")
+    ended = run_cluster(tmp_path, by_directory(tmp_path, 2, *options), holding=32768)
+    assert [(item.status, item.answer["verdict"], causes(item)) for item in ended] == [(0, "PASS", [])] * 2
+    assert {port for _, _, port, _ in outcomes(ended[0].answer)} == {"32769", "46884", "60999"}
+    assert [item.answer["unanswered"] for item in ended] == [[], []]
+    (skipped,) = ended[1].answer["skipped"]
+    assert "no member listened on MASTER_PORT 32768" in skipped
