@@ -25,6 +25,7 @@ class HostFirewalls:
         self._members = roster.members
         self._parsed = [_read(member) for member in roster.members]
         self._decisions: Dict[Flow, Ends] = {}
+        self._redirects: Dict[Tuple[int, Hook, int], Tuple[str, ...]] = {}
         self._partial = [_partial(member) for member in roster.members]
         self._at_home = {
             (place, item.port): Does.DROP if item.errno == errno.ETIMEDOUT else Does.REJECT
@@ -78,6 +79,21 @@ class HostFirewalls:
         """The rules of one end that may stop the flow."""
         return next((d.lines for p, d in self._both(flow) if p == place and d is not None), ())
 
+    def redirects(self, flow: Flow) -> Optional[Tuple[int, str]]:
+        """(member, rule) of the end whose ruleset sends the flow's connections elsewhere.
+
+        Asked once a host and port: such rules name ports, hardly ever sources.
+        """
+        for place, hook in ((flow.destination, Hook.INPUT), (flow.source, Hook.OUTPUT)):
+            key = (place, hook, flow.port)
+            if key not in self._redirects:
+                firewall = self._parsed[place]
+                there, _ = self._packets(flow, place)
+                self._redirects[key] = firewall.redirects(hook, there) if firewall is not None else ()
+            if self._redirects[key]:
+                return place, self._redirects[key][0]
+        return None
+
     def clear(self, flow: Flow) -> bool:
         """Whether both ends were read and certainly let the flow pass."""
         return all(decision is not None and decision.surely(Does.ACCEPT) for _, decision in self._both(flow))
@@ -103,6 +119,15 @@ class HostFirewalls:
         firewall = self._parsed[place]
         if firewall is None:
             return None
+        there, back = self._packets(flow, place)
+        returns = Hook.OUTPUT if hook is Hook.INPUT else Hook.INPUT
+        decision = firewall.decide(hook, there).then(firewall.decide(returns, back).silent())
+        if self._partial[place] and decision.surely(Does.ACCEPT):
+            return None  # the rules that were not read may say otherwise
+        return decision
+
+    def _packets(self, flow: Flow, place: int) -> Tuple[Packet, Packet]:
+        """The flow's first packet and its reply, as one end sees them."""
         source, destination = self._members[flow.source], self._members[flow.destination]
         report = self._members[place].report
         interface = report.host.interface if report and report.host else None
@@ -122,11 +147,7 @@ class HostFirewalls:
             interface=interface,
             new=False,
         )
-        returns = Hook.OUTPUT if hook is Hook.INPUT else Hook.INPUT
-        decision = firewall.decide(hook, there).then(firewall.decide(returns, back).silent())
-        if self._partial[place] and decision.surely(Does.ACCEPT):
-            return None  # the rules that were not read may say otherwise
-        return decision
+        return there, back
 
 
 def _ephemeral(member: Member) -> PortRange:

@@ -65,7 +65,7 @@ class Rule:
 
     text: str
     matches: Tuple[Match, ...]
-    verdict: str  # accept, drop, reject, jump, goto, return, any (a verdict map), none
+    verdict: str  # accept, drop, reject, jump, goto, return, redirect, any (a verdict map), none
     target: str = ""
 
 
@@ -146,6 +146,17 @@ class HostFirewall:
                     possible.discard(Does.ACCEPT)
         return Decision(possible=frozenset(possible), lines=tuple(dict.fromkeys(lines)))
 
+    def redirects(self, hook: Hook, packet: Packet) -> Tuple[str, ...]:
+        """Rules that may send the packet to another port or address than its own."""
+        lines: List[str] = []
+        for table in self.tables:
+            for chain in table.chains.values():
+                if chain.hook is hook:
+                    walk = _Walk(table, packet, hook)
+                    walk.run(chain, frozenset())
+                    lines += walk.redirects
+        return tuple(dict.fromkeys(lines))
+
 
 class _Walk:
     """One packet's way through one base chain and the chains it jumps to."""
@@ -155,6 +166,7 @@ class _Walk:
         self._packet = packet
         self._hook = hook
         self.lines: List[str] = []
+        self.redirects: List[str] = []
 
     def run(self, chain: Chain, above: FrozenSet[str]) -> Set[Does]:
         outcomes: Set[Does] = set()
@@ -183,6 +195,8 @@ class _Walk:
             return self.run(target, above)
         if rule.verdict == "return":
             return {Does.FALL}
+        if rule.verdict == "redirect":
+            self.redirects.append(rule.text)
         if rule.verdict == "any":
             self.lines.append(rule.text)
             return {Does.ACCEPT, Does.DROP, Does.FALL}

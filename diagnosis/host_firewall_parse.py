@@ -123,7 +123,7 @@ def _nft_rule(line: str) -> Rule:
             verdict, target = word, following if word in ("jump", "goto") else ""
             break
         if word in ("vmap", "queue", "redirect", "tproxy", "dnat"):
-            verdict = "any" if word in ("vmap", "queue") else "none"
+            verdict = "any" if word in ("vmap", "queue") else "redirect"
             break
         if word in _SILENT_STATEMENTS:
             place += 1 + _SILENT_STATEMENTS[word]
@@ -176,7 +176,7 @@ def _iptables(lines: List[str]) -> List[Table]:
         elif line.startswith("-"):
             words = shlex.split(line)
             rules.setdefault(words[1], []).append(_iptables_rule(line, words[2:]))
-        elif name != "nat":  # nat redirects, it does not stop
+        elif name:
             tables.append(Table(family=family, chains=_iptables_chains(policies, rules)))
     return tables
 
@@ -209,6 +209,7 @@ _IPTABLES_FIELDS = {
     "--dst-range": "daddr",
 }
 _IPTABLES_TARGETS = {"ACCEPT": "accept", "DROP": "drop", "REJECT": "reject", "RETURN": "return"}
+_IPTABLES_REDIRECTS = ("REDIRECT", "DNAT", "TPROXY")
 _IPTABLES_NO_VERDICT = ("LOG", "NFLOG", "MARK", "CONNMARK", "TCPMSS", "CT", "TRACE", "CHECKSUM")
 
 
@@ -226,6 +227,7 @@ def _iptables_rule(line: str, words: List[str]) -> Rule:
         if word in ("-j", "-g"):
             jump = "goto" if word == "-g" else "jump"
             verdict = "none" if following in _IPTABLES_NO_VERDICT else _IPTABLES_TARGETS.get(following, jump)
+            verdict = "redirect" if following in _IPTABLES_REDIRECTS else verdict
             target = following if verdict in ("jump", "goto") else ""
             break
         if word in _IPTABLES_FIELDS:

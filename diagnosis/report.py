@@ -58,7 +58,12 @@ class Listener:
 
 @dataclass(frozen=True)
 class PairProbe:
-    """One probe: a new connection from this node to one port of one peer."""
+    """One probe: a new connection from this node to one port of one peer.
+
+    unacknowledged: of a SILENT one, whether the kernel had to repeat data that nobody acknowledged
+        (the path eats it); False = the peer's kernel took it, and its process said nothing.
+    garbled: of a SILENT one, whether something else than the echo came back.
+    """
 
     destination: str  # member_id of the peer
     address: str
@@ -70,6 +75,8 @@ class PairProbe:
     connect_s: Optional[float] = None
     round_trip_s: Optional[float] = None  # echo of a small message, best of several
     started_at: Optional[float] = None  # seconds since the epoch, this node's clock
+    unacknowledged: Optional[bool] = None
+    garbled: Optional[bool] = None
 
 
 @dataclass(frozen=True)

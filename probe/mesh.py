@@ -226,6 +226,8 @@ async def probe(target: ProbeTarget, turns: outcome.Turns) -> PairProbe:
         connect_s=seen.connect_s,
         round_trip_s=seen.round_trip_s,
         started_at=started_at,
+        unacknowledged=seen.unacknowledged,
+        garbled=seen.garbled,
     )
 
 

@@ -63,6 +63,7 @@ class Attempt:
     """What became of one try.
 
     round_trip_s set beside SILENT: small messages came back, the large one did not.
+    unacknowledged, garbled: as in `PairProbe`.
     connections: how many were opened, one or two.
     """
 
@@ -71,6 +72,8 @@ class Attempt:
     connect_s: Optional[float] = None
     round_trip_s: Optional[float] = None
     connections: int = 1
+    unacknowledged: Optional[bool] = None
+    garbled: Optional[bool] = None
 
 
 def outcome_of_error(number: Optional[int]) -> ConnectOutcome:
@@ -131,6 +134,8 @@ async def attempt(address: str, port: int, turns: Optional[Turns] = None) -> Att
             connect_s=ended.connect_s,
             round_trip_s=conversation.round_trip_s,
             connections=ended.connections,
+            unacknowledged=conversation.unacknowledged,
+            garbled=conversation.garbled,
         )
     finally:
         race.close()
@@ -253,6 +258,8 @@ class _Conversation:
 
     def __init__(self, sock: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
         self.round_trip_s: Optional[float] = None
+        self.unacknowledged: Optional[bool] = None
+        self.garbled: Optional[bool] = None
         self._sock = sock
         self._descriptor = sock.fileno()
         self._loop = loop
@@ -285,6 +292,7 @@ class _Conversation:
         info = tcp_info(self._sock)
         eaten = info.unacknowledged > 0 and info.retransmits >= _REPEATED_OFTEN
         if eaten or self._loop.time() >= self._give_up_at:
+            self.unacknowledged, self.garbled = eaten, False
             self._settle(ConnectOutcome.SILENT)
         else:
             self._timer = self._loop.call_later(_DOUBT_EVERY_S, self._doubt)
@@ -321,6 +329,7 @@ class _Conversation:
         if len(self._received) < len(self._expected):
             return
         if self._received != self._expected:
+            self.garbled = True
             self._settle(ConnectOutcome.SILENT)
         elif self._small_left == 0:
             self._settle(ConnectOutcome.CONNECTED)

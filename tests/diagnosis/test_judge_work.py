@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from diagnosis.report import ConnectOutcome
-from tests.diagnosis.builders import Reports, diagnose, dies, healthy, named
+from tests.diagnosis.builders import Reports, diagnose, dies, healthy, named, suspected
 
 SMALL, LARGE = 12, 24
 # As much as the calls a probe may grow while the nodes double: probes grow four-fold, so work
@@ -20,7 +20,8 @@ GROWTH = 1.5
 
 BROKEN: dict[str, tuple[ConnectOutcome, dict[str, Any]]] = {
     "silent": (ConnectOutcome.SILENT, {}),
-    "small messages pass": (ConnectOutcome.SILENT, {"round_trip_s": 0.0001}),
+    "garbled": (ConnectOutcome.SILENT, {"garbled": True}),
+    "small messages pass": (ConnectOutcome.SILENT, {"round_trip_s": 0.0001, "unacknowledged": True}),
     "reset": (ConnectOutcome.RESET, {}),
     "refused": (ConnectOutcome.REFUSED, {}),
     "timed out": (ConnectOutcome.TIMED_OUT, {}),
@@ -63,8 +64,7 @@ def test_work_grows_with_the_probes(kind: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "cause"),
     [
-        ("silent", "proxy-sidecar"),
-        ("reset", "proxy-sidecar"),
+        ("garbled", "proxy-sidecar"),
         ("small messages pass", "mtu-black-hole"),
         ("no route", "route-missing"),
     ],
@@ -72,3 +72,9 @@ def test_work_grows_with_the_probes(kind: str) -> None:
 def test_pairs_all_over_the_place_are_one_finding(kind: str, cause: str) -> None:
     """More broken pairs than anybody reads are the cluster's, named once."""
     assert named(diagnose(all_over(LARGE, kind, 40))) == [(cause, "cluster")]
+
+
+@pytest.mark.parametrize("kind", ["silent", "reset"])
+def test_an_open_question_all_over_the_place_is_asked_once(kind: str) -> None:
+    """What nothing decides at many members is one question of the cluster."""
+    assert {subject for _, subject in suspected(diagnose(all_over(LARGE, kind, 40)))} == {"cluster"}

@@ -101,6 +101,7 @@ def test_wrong_echo(mesh: Mesh) -> None:
     with server(garble) as port:
         seen = probed(mesh, port)
     assert (seen.outcome, seen.attempts, seen.round_trip_s) == (ConnectOutcome.SILENT, 1, None)
+    assert (seen.garbled, seen.unacknowledged) == (True, None)
 
 
 def test_a_starved_peer_is_waited_for(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,6 +134,38 @@ def test_small_passes_large_does_not(mesh: Mesh) -> None:
     with server(small_only) as port:
         seen = probed(mesh, port)
     assert (seen.outcome, seen.round_trip_s is not None) == (ConnectOutcome.SILENT, True)
+    assert (seen.garbled, seen.unacknowledged) == (False, False)  # its kernel took the large one
+
+
+EATEN = """
+import asyncio, json, socket, subprocess, threading
+from probe import outcome
+outcome.ECHO_TIMEOUT_S = outcome._DOUBT_EVERY_S = 0.8
+subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+rules = "table ip f { chain i { type filter hook input priority 0; ip length > 1000 drop; }; }"
+subprocess.run(["nft", rules], check=True)
+listener = socket.create_server(("127.0.0.1", 0))
+def echo():
+    connection = listener.accept()[0]
+    while data := connection.recv(65536):
+        connection.sendall(data)
+threading.Thread(target=echo, daemon=True).start()
+seen = asyncio.run(outcome.attempt("127.0.0.1", listener.getsockname()[1]))
+print(json.dumps([seen.outcome.value, seen.round_trip_s is not None, seen.unacknowledged, seen.garbled]))
+"""
+
+
+@pytest.mark.lab
+def test_a_path_that_eats_the_large_message_is_told_by_the_kernel() -> None:
+    """Where full-size packets vanish, the kernel's own repetitions say so, beside the small round trip."""
+    done = subprocess.run(
+        ["unshare", "-Urn", sys.executable, "-c", EATEN],
+        cwd=CHECKOUT,
+        capture_output=True,
+        check=True,
+        timeout=60,
+    )
+    assert json.loads(done.stdout) == ["SILENT", True, True, False]
 
 
 def test_closed_after_accept(mesh: Mesh) -> None:
