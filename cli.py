@@ -203,11 +203,11 @@ def _causes(options: argparse.Namespace) -> int:
 
 def _demo(options: argparse.Namespace) -> int:
     from cluster.spec import ClusterSpec, SpecError
-    from lab import demo
+    from lab import demo, demo_answer
     from lab.progress import Progress
 
     if options.list_faults:
-        sys.stdout.write(demo.faults_text())
+        sys.stdout.write(demo_answer.faults_text())
         return 0
     try:
         ClusterSpec.from_context(overrides={"nodes": str(options.nodes)})
@@ -223,9 +223,9 @@ def _demo(options: argparse.Namespace) -> int:
         with demo.running_lab(wanted, progress) as state, contextlib.ExitStack() as afterwards:
             result = demo.run(wanted, state, progress, afterwards)
             if options.json:
-                _write_json(demo.document(result))
+                _write_json(demo_answer.document(result))
             else:
-                sys.stdout.write(demo.text(wanted, result, keep=options.keep))
+                sys.stdout.write(demo_answer.text(wanted, result, keep=options.keep))
                 sys.stdout.flush()
             if options.keep:
                 progress.say("the lab is up; press Ctrl-C to end it")
@@ -239,7 +239,7 @@ def _demo(options: argparse.Namespace) -> int:
 
 
 def _lab_up(options: argparse.Namespace) -> int:
-    from lab import demo, supervisor
+    from lab import demo, demo_answer, supervisor
     from lab.progress import Progress
 
     progress = Progress()
@@ -248,8 +248,8 @@ def _lab_up(options: argparse.Namespace) -> int:
         with demo.running_lab(wanted, progress) as state:
             if options.nodes:
                 result = demo.run(wanted, state, progress)
-                sys.stdout.write(demo.text(wanted, result, keep=True))
-            progress.say(demo.how_to_use(state))
+                sys.stdout.write(demo_answer.text(wanted, result, keep=True))
+            progress.say(demo_answer.how_to_use(state))
             demo.wait_until_gone(options.state_dir)
     except KeyboardInterrupt:
         progress.say("interrupted: the lab was ended, nothing is left running")

@@ -9,7 +9,7 @@ import pytest
 
 from cluster.serial import encode
 from diagnosis.report import Diagnosis, NodeVerdict, Verdict
-from lab import check, demo, deploy
+from lab import check, demo, demo_answer, deploy
 from lab.check import NodeAnswer
 from lab.deploy import Deployment
 from lab.progress import Progress
@@ -51,7 +51,7 @@ def test_a_failed_deploy_is_not_a_pass(monkeypatch: pytest.MonkeyPatch, tmp_path
     """The mesh stage's PASS does not stand where the stack failed: UNKNOWN, with the stack's event."""
     result = result_of(monkeypatch, tmp_path, complete=False)
     assert demo.exit_status(result) == 3
-    document = demo.document(result)
+    document = demo_answer.document(result)
     assert document["verdict"] == "UNKNOWN"
     assert document["unanswered"] == ["cdk deploy failed although the last verdict is PASS: it broke"]
 
@@ -59,7 +59,7 @@ def test_a_failed_deploy_is_not_a_pass(monkeypatch: pytest.MonkeyPatch, tmp_path
 def test_a_complete_deploy_keeps_its_verdict(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """CREATE_COMPLETE with a PASS is a PASS."""
     result = result_of(monkeypatch, tmp_path, complete=True)
-    assert (demo.exit_status(result), demo.document(result)["verdict"]) == (0, "PASS")
+    assert (demo.exit_status(result), demo_answer.document(result)["verdict"]) == (0, "PASS")
 
 
 def test_a_silent_node_is_not_a_pass() -> None:
@@ -75,7 +75,9 @@ def test_a_silent_node_is_not_a_pass() -> None:
 
 def test_the_answer_of_demo_has_the_public_fields(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """`demo --json` holds what every answer holds, and says that it is the lab's."""
-    document = json.loads(json.dumps(encode(demo.document(result_of(monkeypatch, tmp_path, complete=True)))))
+    document = json.loads(
+        json.dumps(encode(demo_answer.document(result_of(monkeypatch, tmp_path, complete=True))))
+    )
     assert {
         "schema_version", "verdict", "causes", "consequences", "candidates", "next_command", "nodes", "pairs",
         "timings_s",
