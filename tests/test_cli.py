@@ -25,6 +25,7 @@ COMMANDS = (
     "lab check",
     "lab down",
     "check",
+    "explain",
     "node",
     "causes",
     "doctor",
@@ -72,7 +73,7 @@ def test_the_command_list_is_whole() -> None:
     [
         (("frobnicate",), "invalid choice"),
         (("demo", "--nodes", "one"), "invalid"),
-        (("demo", "--nodes", "1"), "2 to 1000"),
+        (("demo", "--nodes", "1"), "2-1000"),
         (("demo", "--fault", "gremlins"), "--list-faults"),
         (("causes", "gremlins"), "fullmesh causes"),
         (("lab", "exec", "zero", "--", "true"), "invalid int value"),
