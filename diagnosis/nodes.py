@@ -17,6 +17,9 @@ _STORAGE = re.compile(
     r"EndpointConnectionError\b.*s3|s3[\w.-]*amazonaws\.com\S* .*(?:timed out|unreachable|refused|resolve)",
     re.IGNORECASE | re.DOTALL,
 )
+COLLECTIVE_LOG = "/var/log/fullmesh/collective.log"
+"""Where userdata/bootstrap.sh keeps the output of its step `collective`."""
+
 _STORAGE_STEPS = ("storage", "bucket", "rows")
 _ENV_EXPECTED = re.compile(r"environment variable (\w+) expected, but not set")
 
@@ -153,10 +156,17 @@ def _unnamed(case: Case, failed: List[Tuple[int, CollectiveResult]]) -> Opinion:
         evidence=[
             f"{case.subject(p)}: {_first_line(r.error or '') or 'failed'}" for p, r in failed[:NAMED_AT_MOST]
         ],
-        next_command="fullmesh explain COLLECTIVE.log",
+        next_command=_read_log(case, place),
         fields=case.fields(place),
         at_s=_finished(case, place),
     )
+
+
+def _read_log(case: Case, place: int) -> str:
+    """What reads the torch log of a member: bootstrap.sh's own where it was deployed."""
+    if case.members[place].member_id.startswith("i-"):
+        return f"fullmesh explain {COLLECTIVE_LOG}  # on {case.name(place)}"
+    return f"fullmesh check 2>check.log; fullmesh explain check.log  # on {case.name(place)}, as a job again"
 
 
 def _first_line(text: str) -> str:

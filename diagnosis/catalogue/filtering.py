@@ -140,7 +140,7 @@ CAUSES = (
         title="a host firewall drops silently",
         meaning="nftables, iptables, ufw or firewalld on a node drops new connections from members. It "
         "looks like a security group from outside, but AWS's rules allow the flow.",
-        decided_by="AWS's rules allow the flow and it times out, or the node's own ruleset drops it",
+        decided_by="the flow times out and the node's own ruleset drops it, or the node does not reach itself",
         seen_in=(LIVE,),
         remediation="Let the members through the node's own firewall; the security group is the cluster's "
         "wall.",
@@ -199,7 +199,8 @@ CAUSES = (
         title="something accepts the connection and stays silent",
         meaning="A service mesh or proxy takes connections in the listener's place: the handshake "
         "succeeds, and then no data comes back or the connection is closed.",
-        decided_by="connected, then no echo from a listener that was proven to echo",
+        decided_by="connected, and something else than the echo came back, a ruleset redirects the port, or "
+        "every port closes on everybody",
         seen_in=(LIVE, LOG),
         remediation="Keep MASTER_PORT and the ephemeral ports out of the proxy.",
         commands=(

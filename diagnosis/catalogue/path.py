@@ -11,7 +11,7 @@ CAUSES = (
         title="full-size packets vanish",
         meaning="An interface sends packets larger than the path takes, and the ICMP message that would "
         "say so is dropped: small messages pass, larger ones never arrive.",
-        decided_by="a small message is echoed, one larger than a segment is not",
+        decided_by="a small message is echoed; one larger than a segment is repeated and never acknowledged",
         seen_in=(LIVE,),
         remediation="Lower the interface's MTU to the path's, and let ICMP fragmentation-needed in.",
         commands=(
