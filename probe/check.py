@@ -10,31 +10,28 @@ from dataclasses import dataclass
 from typing import Iterator, Mapping, Optional
 
 from diagnosis.report import CollectiveResult, Diagnosis, NodeReport, StepFailure, Verdict
+from probe.alone import without_meeting
 from probe.board import BoardError
 from probe.collective_stage import prove_collective
 from probe.discover import (
-    DEFAULT_MASTER_PORT,
     LAUNCHER_VARIABLES,
     DiscoverError,
     EnvironmentIncomplete,
     Place,
     Wish,
+    is_deployed,
     read_config,
     take_place,
     unfinished_place,
 )
 from probe.discover import by_ec2 as place_on_ec2
-from probe.interfaces import interface_of, read_interfaces
+from probe.join import LEFT, leave, stands_for
 from probe.members import Member
-from probe.node_files import write_node_files
+from probe.node_files import keep_node_files
 from probe.preflight import distributed_environment, read_host_facts
-from probe.rows import MESH_ROW, Say, dump, read_reports, read_verdict, row_names
+from probe.rows import MESH_ROW, Say, dump, read_reports, row_names
 from probe.run import await_verdict, bench_for, prove_mesh, report_failure
 from probe.verdict import COLLECTIVE, MESH, Bench
-
-LEFT = "left"
-# How long rank 0 serves the meeting place after its own answer: several polls of a loaded peer.
-LEAVE_PATIENCE_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -60,6 +57,7 @@ def check(wish: Wish, say: Say, *, collective: bool) -> Answer:
             if collective and diagnosis.verdict is Verdict.PASS:
                 diagnosis = _collective(bench, diagnosis, environ)
             leave(bench)
+            diagnosis = keep_node_files(place, diagnosis, say)
             return Answer(diagnosis=diagnosis, shown=shown)
     except EnvironmentIncomplete as error:
         _tell_others(wish, environ, say)
@@ -97,9 +95,10 @@ def _collective(bench: Bench, mesh: Diagnosis, environ: Mapping[str, str]) -> Di
     if bench.place.local_rank:
         return prove_collective(bench, environ)
     listing = bench.waiter.look()
-    rows = read_reports(bench.place.board, row_names(listing, (MESH_ROW,)), bench.say)
+    names = row_names(listing, (MESH_ROW,))
+    rows = read_reports(bench.place.board, names, bench.say)
     without = [row.name for row in rows if row.host is not None and "torch" not in row.host.versions]
-    if len(without) == len(rows):
+    if without and len(without) == len(names):  # a row that cannot be read tells nothing of its member
         reason = "torch is not installed for the Python of any member"
         bench.say(reason)
         skipped = CollectiveResult(outcome=Verdict.SKIPPED, world_size=bench.place.nodes, error=reason)
@@ -118,15 +117,16 @@ def node_stage(stage: str, say: Say) -> Answer:
     environ = dict(os.environ)
     with _place_or_signal(say) as place:
         bench = bench_for(place, say, signals=True)
-        stands = bench.waiter.look().verdict(stage)
-        if stands is not None and f"{place.member_id}/{MESH_ROW}" in bench.waiter.look().names:
-            say(f"{stage} was judged before: {place.board.where(stands)}; for a new look: check --run NAME")
-            diagnosis = read_verdict(place.board, stands)
-        else:
-            diagnosis = (prove_mesh if stage == MESH else prove_collective)(bench, environ)
-    if stage == COLLECTIVE and diagnosis.verdict is Verdict.PASS:
-        _leave_files(place, diagnosis, say)
-    return Answer(diagnosis=diagnosis)
+        earlier = False
+        try:
+            standing = stands_for(bench, stage, environ)
+            earlier = standing is not None
+            diagnosis = standing or (prove_mesh if stage == MESH else prove_collective)(bench, environ)
+        except BoardError as error:
+            diagnosis = without_meeting(bench, stage, error, None)
+        if stage == COLLECTIVE or diagnosis.verdict is Verdict.FAIL:
+            diagnosis = keep_node_files(place, diagnosis, say, earlier=earlier)
+        return Answer(diagnosis=diagnosis)
 
 
 def node_failed(step: str, status: int, output: str, say: Say) -> Answer:
@@ -137,9 +137,10 @@ def node_failed(step: str, status: int, output: str, say: Say) -> Answer:
     """
     failure = StepFailure(step=step, exit_status=status, output=output)
     with _place_or_signal(say, failure) as place:
-        return Answer(
-            diagnosis=report_failure(bench_for(place, say, signals=True), failure, dict(os.environ))
-        )
+        diagnosis = report_failure(bench_for(place, say, signals=True), failure, dict(os.environ))
+        if diagnosis.verdict is Verdict.FAIL:
+            diagnosis = keep_node_files(place, diagnosis, say)
+        return Answer(diagnosis=diagnosis)
 
 
 @contextlib.contextmanager
@@ -168,12 +169,7 @@ def _place_or_signal(say: Say, failure: Optional[StepFailure] = None) -> Iterato
 
 def _with_run(wish: Wish, say: Say) -> Wish:
     """On a deployed node a check without a name begins one of its own, and says how others join."""
-    if (
-        wish.run
-        or wish.meet
-        or any(map(os.environ.get, LAUNCHER_VARIABLES))
-        or not os.path.exists(wish.config_path)
-    ):
+    if wish.run or not is_deployed(wish, os.environ):
         return wish
     run = f"{read_config(wish.config_path).run}-check-{int(time.time())}"
     say(f"run on every other node, now: check --run {run}")
@@ -193,30 +189,3 @@ def _env_missing(text: str, environ: Mapping[str, str]) -> Diagnosis:
         fields={"name": missing[0]},
     )
     return Diagnosis(verdict=Verdict.FAIL, causes=(cause,))
-
-
-def leave(bench: Bench) -> None:
-    """Say goodbye; the member that serves the meeting place stays until all others have read the verdict."""
-    place = bench.place
-    try:
-        place.board.post(LEFT, b"")
-        if place.serves:
-            bench.waiter.until(
-                lambda seen: {member.member_id for member in seen.members()} <= seen.having(LEFT),
-                time.monotonic() + LEAVE_PATIENCE_S,
-            )
-    except BoardError as error:
-        bench.say(f"left without goodbye: {error}")
-
-
-def _leave_files(place: Place, diagnosis: Diagnosis, say: Say) -> None:
-    interface = interface_of(place.address, read_interfaces()) or ""
-    try:
-        write_node_files(
-            diagnosis.nodes,
-            member_id=place.member_id,
-            master_port=place.master_port or DEFAULT_MASTER_PORT,
-            interface=interface,
-        )
-    except (OSError, ValueError) as error:
-        say(f"cluster.env and the host file could not be written: {error}")
