@@ -1,27 +1,35 @@
 """A meeting place served by one member over TCP, for clusters that share no storage.
 
-One request a connection: a length-prefixed JSON header and a body, both ways. No pickles,
-and names are checked, so a stray client can neither run code nor write files: objects
-live in the serving process's memory.
+One request a connection: a length-prefixed JSON header and a body, both ways. No pickles, and
+objects live in the serving process's memory, so a stray client can neither run code nor write
+files. A name is MEMBER/OBJECT; a member's folder is written from one address only, the first
+that wrote there, so that no other host replaces a row or a verdict; and all objects together
+have a limit, which is looked at before a body is read. Whoever reaches the port can read.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 import socket
 import socketserver
 import struct
 import threading
 import time
-from typing import Any, Dict, Tuple
+from typing import Any, Dict, Iterator, Tuple
 
-from probe.board import BoardError
+from probe.board import BoardContentError, BoardError
 from probe.members import address_family
 
 _FRAME = struct.Struct("!II")  # header bytes, body bytes
 MAX_HEADER_BYTES = 4096
 # A row of 1,000 nodes (4,000 probes) is about 1 MB.
 MAX_BODY_BYTES = 32 * 1024 * 1024
+# Two rows and two verdicts of each of 128 nodes of that size, or the rows of 512 usual ones.
+MAX_TOTAL_BYTES = 512 * 1024 * 1024
+OBJECT_OVERHEAD_BYTES = 256  # what an object costs beside its body, so that empty ones count too
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:%-]{0,127}/[A-Za-z0-9][A-Za-z0-9_.:%,~-]{0,511}")
 REQUEST_TIMEOUT_S = 5.0
 _RETRY_S = 0.2
 
@@ -31,13 +39,19 @@ def _send(sock: socket.socket, header: Dict[str, Any], body: bytes = b"") -> Non
     sock.sendall(_FRAME.pack(len(head), len(body)) + head + body)
 
 
-def _receive(sock: socket.socket) -> Tuple[Dict[str, Any], bytes]:
+def _receive_header(sock: socket.socket) -> Tuple[Dict[str, Any], int]:
+    """The header, and the size of the body that follows."""
     head_bytes, body_bytes = _FRAME.unpack(_exactly(sock, _FRAME.size))
     if head_bytes > MAX_HEADER_BYTES or body_bytes > MAX_BODY_BYTES:
         raise ValueError(f"a frame of {head_bytes} + {body_bytes} bytes is not one of ours")
     header = json.loads(_exactly(sock, head_bytes))
     if not isinstance(header, dict):
         raise ValueError("the header is not an object")
+    return header, body_bytes
+
+
+def _receive(sock: socket.socket) -> Tuple[Dict[str, Any], bytes]:
+    header, body_bytes = _receive_header(sock)
     return header, _exactly(sock, body_bytes)
 
 
@@ -51,6 +65,70 @@ def _exactly(sock: socket.socket, count: int) -> bytes:
     return bytes(data)
 
 
+def _discard(sock: socket.socket, count: int) -> None:
+    """Take what a refused client still sends: a close before it would reset the answer, too."""
+    while count > 0:
+        count -= len(sock.recv(min(65536, count))) or count
+
+
+class _Store:
+    """The objects, who may write where, and how much room is left."""
+
+    def __init__(self) -> None:
+        self._objects: Dict[str, bytes] = {}
+        self._writers: Dict[str, str] = {}
+        self._coming_bytes = 0
+        self._lock = threading.Lock()
+
+    @contextlib.contextmanager
+    def room(self, name: str, body_bytes: int, client: str) -> Iterator[None]:
+        """Keep room for a body while it arrives.
+
+        Raises:
+            BoardContentError: no such name, another one's folder, or no room.
+        """
+        cost = body_bytes + OBJECT_OVERHEAD_BYTES
+        with self._lock:
+            if not _NAME.fullmatch(name):
+                raise BoardContentError(f"{name[:200]!r} is not MEMBER/OBJECT")
+            if self._bytes() + self._coming_bytes + cost > MAX_TOTAL_BYTES:
+                raise BoardContentError(f"no room for {name!r}: all objects have {MAX_TOTAL_BYTES} bytes")
+            self._check_writer(name, client)
+            self._coming_bytes += cost
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._coming_bytes -= cost
+
+    def put(self, name: str, body: bytes, client: str) -> None:
+        """Raises BoardContentError: somebody else has begun to write the folder meanwhile."""
+        with self._lock:
+            self._check_writer(name, client)
+            self._writers[name.partition("/")[0]] = client
+            self._objects[name] = body
+
+    def _check_writer(self, name: str, client: str) -> None:
+        folder = name.partition("/")[0]
+        writer = self._writers.get(folder, client)
+        if writer != client:
+            raise BoardContentError(f"{folder!r} is written by {writer}, not by {client}")
+
+    def names(self) -> Tuple[str, ...]:
+        with self._lock:
+            return tuple(sorted(self._objects))
+
+    def read(self, name: str) -> bytes:
+        """Raises BoardContentError: there is none."""
+        with self._lock:
+            if name not in self._objects:
+                raise BoardContentError(f"no object {name[:200]!r}")
+            return self._objects[name]
+
+    def _bytes(self) -> int:
+        return sum(map(len, self._objects.values())) + OBJECT_OVERHEAD_BYTES * len(self._objects)
+
+
 class BoardServer:
     """Serves a board from this process's memory; a context manager."""
 
@@ -59,19 +137,37 @@ class BoardServer:
         Raises:
             BoardError: the port cannot be bound.
         """
-        objects: Dict[str, bytes] = {}
-        lock = threading.Lock()
+        store = _Store()
 
         class Handler(socketserver.BaseRequestHandler):
             def handle(self) -> None:
                 self.request.settimeout(REQUEST_TIMEOUT_S)
                 try:
-                    header, body = _receive(self.request)
-                    with lock:
-                        answer, content = _answer(objects, header, body)
-                    _send(self.request, answer, content)
+                    self._answer()
                 except (OSError, ValueError):
                     return  # a stray or broken client; the next request is another connection
+
+            def _answer(self) -> None:
+                header, body_bytes = _receive_header(self.request)
+                action, name = header.get("do"), str(header.get("name", ""))
+                try:
+                    content = b""
+                    if action == "post":
+                        client = str(self.client_address[0])
+                        with store.room(name, body_bytes, client):
+                            body, body_bytes = _exactly(self.request, body_bytes), 0
+                            store.put(name, body, client)
+                    elif action == "names":
+                        content = "\n".join(store.names()).encode()
+                    elif action == "read":
+                        content = store.read(name)
+                    else:
+                        raise BoardContentError(f"no action {action!r}")
+                except BoardContentError as error:
+                    _discard(self.request, body_bytes)
+                    _send(self.request, {"ok": False, "error": str(error)})
+                else:
+                    _send(self.request, {"ok": True}, content)
 
         class Server(socketserver.ThreadingTCPServer):
             address_family = address_family(address)
@@ -96,18 +192,6 @@ class BoardServer:
     def __exit__(self, *_: object) -> None:
         self._server.shutdown()
         self._server.server_close()
-
-
-def _answer(objects: Dict[str, bytes], header: Dict[str, Any], body: bytes) -> Tuple[Dict[str, Any], bytes]:
-    action, name = header.get("do"), str(header.get("name", ""))
-    if action == "post":
-        objects[name] = body
-        return {"ok": True}, b""
-    if action == "names":
-        return {"ok": True}, "\n".join(sorted(objects)).encode()
-    if action == "read" and name in objects:
-        return {"ok": True}, objects[name]
-    return {"ok": False, "error": f"no object {name!r}" if action == "read" else f"no action {action!r}"}, b""
 
 
 class TcpBoard:
@@ -146,7 +230,7 @@ class TcpBoard:
                     ) from error
                 time.sleep(_RETRY_S)
         if not answer.get("ok"):
-            raise BoardError(f"tcp://{self._host}:{self._port}: {answer.get('error')}")
+            raise BoardContentError(f"tcp://{self._host}:{self._port}: {answer.get('error')}")
         return content
 
     def _once(self, header: Dict[str, Any], body: bytes) -> Tuple[Dict[str, Any], bytes]:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from probe.board import Board, BoardError, DirectoryBoard, registered
+from probe import tcp_board
+from probe.board import Board, BoardContentError, BoardError, DirectoryBoard, registered
 from probe.members import Member
 from probe.tcp_board import BoardServer, TcpBoard
 
@@ -124,6 +125,53 @@ def test_strange_clients_do_no_harm() -> None:
 
 
 def test_a_registration_that_does_not_read_as_one_is_an_error() -> None:
-    """A malformed name is told, not skipped."""
-    with pytest.raises(BoardError, match="has 2 fields, needs 4"):
+    """A malformed name is told, not skipped, and not taken for a place that cannot be reached."""
+    with pytest.raises(BoardContentError, match="has 2 fields, needs 4"):
         registered(("a/member~10.0.0.4",))
+    with pytest.raises(BoardContentError, match=r"'10\.0\.0' is no address"):
+        registered(("a/member~10.0.0~0~1",))
+
+
+@pytest.mark.parametrize("name", ["../x", "a", "a/b/c", "/b", "a/.b", "a/b c", "a/b\nc/d", "a" * 200 + "/b"])
+def test_a_name_that_is_none_is_refused(name: str) -> None:
+    """A name is MEMBER/OBJECT of plain characters; anything else is told and not stored."""
+    with BoardServer("127.0.0.41", 0) as server:
+        client = TcpBoard("127.0.0.41", server.port, "a")
+        with pytest.raises(BoardContentError, match="is not MEMBER/OBJECT"):
+            client._request({"do": "post", "name": name}, b"x")
+        assert client.names() == ()
+
+
+def test_a_folder_is_written_from_one_address_only() -> None:
+    """Another host can read a verdict and cannot replace it; the first writer can."""
+    with BoardServer("127.0.0.41", 0) as server:
+        own = TcpBoard("127.0.0.41", server.port, "a")
+        own.post("verdict-mesh.json", b"FAIL")
+        refused = post_from("127.0.0.42", ("127.0.0.41", server.port), "a/verdict-mesh.json", b"PASS")
+        kept = own.read("a/verdict-mesh.json")
+        own.post("verdict-mesh.json", b"UNKNOWN")
+        assert (kept, own.read("a/verdict-mesh.json")) == (b"FAIL", b"UNKNOWN")
+        assert refused["ok"] is False
+        assert "'a' is written by 127.0.0." in str(refused["error"])
+
+
+def test_all_objects_have_one_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Room is looked at before a body is read; empty objects need some too."""
+    monkeypatch.setattr(tcp_board, "MAX_TOTAL_BYTES", 2000)
+    with BoardServer("127.0.0.41", 0) as server:
+        client = TcpBoard("127.0.0.41", server.port, "a")
+        client.post("mesh.json", b"x" * 1000)
+        with pytest.raises(BoardContentError, match="no room for 'a/more'"):
+            client.post("more", b"x" * 10_000_000)
+        client.post("o0", b"")
+        client.post("o1", b"")
+        with pytest.raises(BoardContentError, match="no room for 'a/o2'"):
+            client.post("o2", b"")
+        assert client.names() == ("a/mesh.json", "a/o0", "a/o1")
+
+
+def post_from(source: str, server: tuple[str, int], name: str, body: bytes) -> dict[str, object]:
+    """What a client at another address is answered."""
+    with socket.create_connection(server, timeout=5, source_address=(source, 0)) as sock:
+        tcp_board._send(sock, {"do": "post", "name": name}, body)
+        return tcp_board._receive(sock)[0]
