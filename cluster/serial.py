@@ -13,7 +13,7 @@ import dataclasses
 import enum
 import functools
 import typing
-from typing import Any, Dict, Tuple, Type, TypeVar
+from typing import Any, Callable, Dict, List, Tuple, Type, TypeVar
 
 T = TypeVar("T")
 
@@ -41,68 +41,140 @@ def decode(kind: Type[T], document: Any, where: str = "") -> T:
     Raises:
         DecodeError: names the path of the first value that does not fit.
     """
-    built: T = _decode(kind, document, where or kind.__name__)
+    try:
+        built: T = _reader(typing.cast(typing.Hashable, kind))(document)
+    except _Misfit as misfit:
+        raise DecodeError(f"{where or kind.__name__}{misfit.path}: {misfit.text}") from None
     return built
 
 
-def _decode(kind: Any, value: Any, where: str) -> Any:
+class _Misfit(Exception):
+    """A value that does not fit. path: grows to the front on the way out, so that reading costs nothing."""
+
+    def __init__(self, text: str, path: str = "") -> None:
+        super().__init__(text)
+        self.text = text
+        self.path = path
+
+
+_Reader = Callable[[Any], Any]
+
+
+# Looked up once a type: evaluating annotations costs more than all else here, and a judge reads
+# thousands of probes.
+@functools.cache
+def _reader(kind: Any) -> _Reader:
+    """What turns a JSON value into a `kind`, or raises _Misfit."""
     origin = typing.get_origin(kind)
     if origin is not None:
-        return _decode_generic(origin, typing.get_args(kind), value, where)
+        return _generic_reader(kind, origin, typing.get_args(kind))
     if kind is Any:
-        return value
+        return lambda value: value
     if dataclasses.is_dataclass(kind):
-        return _decode_dataclass(kind, value, where)
+        return _dataclass_reader(kind)
     if issubclass(kind, enum.Enum):
+        return _enum_reader(kind)
+    return _plain_reader(kind)
+
+
+def _plain_reader(kind: Any) -> _Reader:
+    def read(value: Any) -> Any:
+        if kind is float and isinstance(value, int) and not isinstance(value, bool):
+            return float(value)
+        # A bool is an int to Python, but true is not a number in JSON.
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            raise _Misfit(f"expected {kind.__name__}, got {value!r}")
+        return value
+
+    return read
+
+
+def _enum_reader(kind: Any) -> _Reader:
+    members = {member.value: member for member in kind}
+
+    def read(value: Any) -> Any:
         try:
-            return kind(value)
-        except ValueError:
-            allowed = ", ".join(str(member.value) for member in kind)
-            raise DecodeError(f"{where}: {value!r} is none of {allowed}") from None
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    # A bool is an int to Python, but true is not a number in JSON.
-    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        raise DecodeError(f"{where}: expected {kind.__name__}, got {value!r}")
-    return value
+            return members[value]
+        except (KeyError, TypeError):  # TypeError: a list or an object
+            raise _Misfit(f"{value!r} is none of {', '.join(map(str, members))}") from None
+
+    return read
 
 
-def _decode_generic(origin: Any, inner: Tuple[Any, ...], value: Any, where: str) -> Any:
+def _generic_reader(kind: Any, origin: Any, inner: Tuple[Any, ...]) -> _Reader:
     """Optional[X], Tuple[X, ...] and Dict[K, V]; other generic types do not travel."""
-    if origin is typing.Union:
-        if value is None and type(None) in inner:
-            return None
-        (kind,) = (item for item in inner if item is not type(None))
-        return _decode(kind, value, where)
+    if origin is typing.Union and type(None) in inner:
+        (wrapped,) = (item for item in inner if item is not type(None))
+        read = _reader(wrapped)
+        return lambda value: None if value is None else read(value)
     if origin is tuple:
-        if not isinstance(value, list):
-            raise DecodeError(f"{where}: expected a list, got {value!r}")
-        return tuple(_decode(inner[0], item, f"{where}[{i}]") for i, item in enumerate(value))
+        return _tuple_reader(_reader(inner[0]))
     if origin is dict:
+        return _dict_reader(_reader(inner[0]), _reader(inner[1]))
+    raise TypeError(f"{kind} does not travel; use Optional, Tuple[X, ...] or Dict")
+
+
+def _tuple_reader(read: _Reader) -> _Reader:
+    def read_all(value: Any) -> Any:
+        if not isinstance(value, list):
+            raise _Misfit(f"expected a list, got {value!r}")
+        found: List[Any] = []
+        try:
+            for item in value:
+                found.append(read(item))
+        except _Misfit as misfit:
+            misfit.path = f"[{len(found)}]{misfit.path}"
+            raise
+        return tuple(found)
+
+    return read_all
+
+
+def _dict_reader(read_key: _Reader, read: _Reader) -> _Reader:
+    def read_all(value: Any) -> Any:
         if not isinstance(value, dict):
-            raise DecodeError(f"{where}: expected an object, got {value!r}")
-        return {
-            _decode(inner[0], key, where): _decode(inner[1], item, f"{where}.{key}")
-            for key, item in value.items()
-        }
-    raise TypeError(f"{where}: {origin} does not travel; use Optional, Tuple[X, ...] or Dict")
+            raise _Misfit(f"expected an object, got {value!r}")
+        found: Dict[Any, Any] = {}
+        for key, item in value.items():
+            known = read_key(key)
+            try:
+                found[known] = read(item)
+            except _Misfit as misfit:
+                misfit.path = f".{key}{misfit.path}"
+                raise
+        return found
+
+    return read_all
 
 
-# Evaluating annotations costs more than all else here, and a judge reads thousands of probes.
-_hints = functools.lru_cache(maxsize=None)(typing.get_type_hints)
+def _dataclass_reader(kind: Any) -> _Reader:
+    hints = typing.get_type_hints(kind)
+    readers = {field.name: _reader(hints[field.name]) for field in dataclasses.fields(kind)}
+    needed = [
+        field.name
+        for field in dataclasses.fields(kind)
+        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+    ]
 
+    def read(value: Any) -> Any:
+        if not isinstance(value, dict):
+            raise _Misfit(f"expected an object, got {value!r}")
+        arguments: Dict[str, Any] = {}
+        name = ""
+        try:
+            for name, item in value.items():
+                reader = readers.get(name)
+                if reader is not None:
+                    arguments[name] = reader(item)
+        except _Misfit as misfit:
+            misfit.path = f".{name}{misfit.path}"
+            raise
+        for name in needed:
+            if name not in arguments:
+                raise _Misfit("is missing", f".{name}")
+        try:
+            return kind(**arguments)
+        except ValueError as error:
+            raise _Misfit(str(error)) from error
 
-def _decode_dataclass(kind: Any, value: Any, where: str) -> Any:
-    if not isinstance(value, dict):
-        raise DecodeError(f"{where}: expected an object, got {value!r}")
-    hints = _hints(kind)
-    arguments: Dict[str, Any] = {}
-    for field in dataclasses.fields(kind):
-        if field.name in value:
-            arguments[field.name] = _decode(hints[field.name], value[field.name], f"{where}.{field.name}")
-        elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
-            raise DecodeError(f"{where}.{field.name}: is missing")
-    try:
-        return kind(**arguments)
-    except ValueError as error:
-        raise DecodeError(f"{where}: {error}") from error
+    return read
