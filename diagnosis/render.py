@@ -63,7 +63,8 @@ def exit_code(verdict: Verdict) -> int:
 def signal_reason(diagnosis: Diagnosis, evidence: str = "") -> str:
     """`id: summary: run COMMAND; see EVIDENCE` in at most 400 ASCII characters.
 
-    Room is taken from the summary, then from the pointer, last from the command.
+    Cause and command stay whole where they can: the pointer goes first (the stack's outputs name
+    the bucket, too). What is too long even so is cut in the summary, last in the command.
     """
     first = next(iter(diagnosis.causes), None)
     if first is not None:
@@ -80,8 +81,11 @@ def signal_reason(diagnosis: Diagnosis, evidence: str = "") -> str:
         head, summary = f"{diagnosis.verdict.value}: ", _open_words(diagnosis)
         command = diagnosis.next_command or ""
     tail = f": run {ascii_line(command)}" if command else ""
-    pointer = f"; see {ascii_line(evidence)}" if evidence else ""
+    pointer = f"; {ascii_line(evidence)}" if evidence else ""
     head, summary = ascii_line(head) + " ", ascii_line(summary)
+    for end in (tail + pointer.replace("; ", "; see ", 1), tail + pointer, tail):
+        if len(head) + len(summary) + len(end) <= MAX_REASON_CHARACTERS:
+            return head + summary + end
     needed = min(len(summary), _LEAST_SUMMARY_CHARACTERS)
     for end in (tail + pointer, tail, pointer, ""):
         room = MAX_REASON_CHARACTERS - len(head) - len(end)

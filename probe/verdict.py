@@ -254,7 +254,12 @@ def tell(bench: Bench, stage: str, diagnosis: Diagnosis) -> Diagnosis:
         place.board.post(name, dump(diagnosis))
     except BoardError as error:
         errors.append(f"the verdict could not be posted: {error}")
-    evidence = place.board.where(f"{place.member_id}/{name}")
+    # The run's folder: short enough to stand beside the whole cause, and it holds every row, too.
+    evidence = (
+        f"s3://{place.config.bucket}/rows/{place.run}/"
+        if place.config is not None
+        else place.board.where(f"{place.member_id}/{name}")
+    )
     if bench.signals and (diagnosis.verdict is not Verdict.PASS or stage == COLLECTIVE):
         errors += bench.publisher.signal(diagnosis, evidence)
     errors += bench.publisher.publish(diagnosis, place.run)

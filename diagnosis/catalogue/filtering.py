@@ -140,7 +140,7 @@ CAUSES = (
         title="a host firewall drops silently",
         meaning="nftables, iptables, ufw or firewalld on a node drops new connections from members. It "
         "looks like a security group from outside, but AWS's rules allow the flow.",
-        decided_by="the flow times out and the node's own ruleset drops it, or the node does not reach itself",
+        decided_by="the flow times out and the node's ruleset drops it, or the node does not reach itself",
         seen_in=(LIVE,),
         remediation="Let the members through the node's own firewall; the security group is the cluster's "
         "wall.",

@@ -216,7 +216,7 @@ class Referee:
         passed = diagnosis.verdict is Verdict.PASS
         document = {
             "Status": "SUCCESS" if passed else "FAILURE",
-            "Reason": signal_reason(diagnosis, where),
+            "Reason": signal_reason(diagnosis, f"s3://{self._config.bucket}/rows/{self._config.run}/"),
             "UniqueId": SIGNAL_UNIQUE_ID,
             "Data": json.dumps({"verdict": diagnosis.verdict.value, "evidence": where}),
         }

@@ -50,6 +50,35 @@ def test_the_signal_of_the_famous_failure() -> None:
     )
 
 
+@pytest.mark.parametrize(("nodes", "pairs"), [(4, "12 of 12"), (16, "240 of 240")])
+def test_the_signal_of_the_famous_failure_is_whole_at_real_lengths(nodes: int, pairs: str) -> None:
+    """A group's id, a bucket's name and a run as AWS and the stack make them leave nothing cut."""
+    group, bucket, run = "sg-0123456789abcdef0", "b" * 50, "7aa8fba7ea2a"
+    rows = drops(healthy(nodes), lambda s, d, p: p != MASTER_PORT)
+    diagnosis = judge(
+        rows,
+        expect(nodes),
+        cluster([from_group("sg-mesh", MASTER_PORT, MASTER_PORT)], count=nodes).snapshot(),
+    )
+    (cause,) = diagnosis.causes
+    real = dataclasses.replace(
+        cause,
+        summary=cause.summary.replace("sg-mesh", group),
+        commands=tuple(command.replace("sg-mesh", group) for command in cause.commands),
+    )
+    diagnosis = dataclasses.replace(diagnosis, causes=(real,))
+    whole = (
+        "sg-only-master-port: members reach each other on 29500 but not on ports 32768-60999 "
+        f'({pairs} pairs, silent drop); security group {group} lacks "all TCP from itself": '
+        f"run aws ec2 authorize-security-group-ingress --group-id {group} --protocol tcp --port 0-65535 "
+        f"--source-group {group}"
+    )
+    reason = render.signal_reason(diagnosis, f"s3://{bucket}/rows/{run}/")
+    assert reason == f"{whole}; s3://{bucket}/rows/{run}/"
+    assert len(reason) <= 400
+    assert render.signal_reason(diagnosis, f"s3://{bucket}longer/rows/{run}/") == whole
+
+
 def test_the_signal_of_an_undetermined_failure_names_candidates_and_the_deciding_command() -> None:
     """No cause is claimed."""
     reason = render.signal_reason(UNSURE)
