@@ -11,7 +11,7 @@ import ipaddress
 from dataclasses import dataclass
 from typing import Dict, FrozenSet, List, Optional, Sequence, Tuple
 
-from cluster.rules import Address, Network, SecurityGroupRule, SourceKind
+from cluster.rules import Address, SecurityGroupRule
 from cluster.snapshot import ClusterSnapshot, Interface, NetworkAcl, RouteTable
 
 
@@ -125,21 +125,6 @@ class Lookup:
         """Why `route_table` gave None."""
         reason = self.snapshot.route_tables.problem or "it is not in the document"
         return Gap("route-tables", f"the route table of {subnet_id or 'a subnet'} is unknown: {reason}")
-
-    def source_networks(self, rule: SecurityGroupRule) -> Optional[Tuple[Network, ...]]:
-        """The addresses a rule's source stands for; None = nobody read them.
-
-        A group stands for the private addresses of every interface that carries it, as
-        single-address networks; those of interfaces outside the snapshot are not in it.
-        """
-        if rule.kind is SourceKind.CIDR:
-            return () if rule.network is None else (rule.network,)
-        if rule.kind is SourceKind.GROUP:
-            if rule.peering_status not in ("", "active"):
-                return ()
-            found = [address for item in self.carriers(rule.source) for address in item.addresses]
-            return tuple(ipaddress.ip_network(address) for address in found)
-        return None
 
 
 def parse_address(text: str) -> Address:

@@ -265,10 +265,6 @@ class ClusterSpec:
         }
         return hashlib.sha256(json.dumps(proven, sort_keys=True).encode()).hexdigest()[:12]
 
-    def to_context(self) -> Dict[str, Any]:
-        """The object as cdk.json holds it; `from_context` reads it back unchanged."""
-        return {item.name: plain(getattr(self, item.name)) for item in fields(self)}
-
 
 def _gather(context: Any, overrides: Mapping[str, Any]) -> Tuple[Dict[str, Any], List[str]]:
     problems: List[str] = []

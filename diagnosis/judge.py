@@ -33,20 +33,18 @@ def judge(
     reports: Sequence[NodeReport],
     expectation: Expectation,
     snapshot: Optional[ClusterSnapshot] = None,
-    extra: Sequence[Finding] = (),
 ) -> Diagnosis:
     """What the rows mean.
 
     Args:
         reports: all rows there are; several of one member are merged.
         snapshot: the account's rules, where they could be read.
-        extra: findings from elsewhere (a refused launch, an error while publishing).
     """
     case = Case(take_roll(reports, expectation), expectation, snapshot)
     mesh = total((judge_own_host(case), judge_timeouts(case), judge_answers(case)))
     around = total((judge_launch(case), judge_ranks(case), judge_names(case)))
     nodes = judge_nodes(case)
-    others = _unique((*around.causes, *nodes.causes, *extra))
+    others = _unique((*around.causes, *nodes.causes))
     causes, echoes = _silence(_unique((*others, *mesh.causes)), others)
     deciding = [found for found in causes if cause(found.id).decides_verdict]
     advisory = [found for found in causes if not cause(found.id).decides_verdict]

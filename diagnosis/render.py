@@ -1,6 +1,6 @@
 """Diagnosis -> the signal's reason, exit status, JSON and the terminal.
 
-HTML and Markdown are in `render_page`, the catalogue's own texts in `render_causes`; both
+HTML is in `render_page`, the catalogue's own texts in `render_causes`; both
 are reached from here.
 """
 
@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Sequence
 
 from cluster.serial import encode
 from diagnosis.render_causes import cause_document, cause_text, causes_text
-from diagnosis.render_page import html_report, to_markdown
+from diagnosis.render_page import html_report
 from diagnosis.report import Diagnosis, Finding, PairVerdict, Verdict
 from diagnosis.words import (
     LETTERS,
@@ -40,7 +40,6 @@ __all__ = [
     "html_report",
     "signal_reason",
     "to_json",
-    "to_markdown",
     "to_terminal",
 ]
 

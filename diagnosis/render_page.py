@@ -6,7 +6,6 @@ outside. Every text is escaped: evidence quotes what programs and people wrote.
 
 from __future__ import annotations
 
-import re
 from html import escape
 from typing import List, Sequence
 
@@ -123,55 +122,3 @@ def _html_nodes(diagnosis: Diagnosis) -> str:
     )
     head = "<tr><th>rank</th><th>name</th><th>address</th><th>verdict</th><th></th></tr>"
     return f"<table>{head}{rows}</table>" if rows else ""
-
-
-# --- Markdown ------------------------------------------------------------------------------------------
-
-
-def to_markdown(diagnosis: Diagnosis) -> str:
-    """The report for an issue or a pull request."""
-    lines = [f"## {diagnosis.verdict.value}: {_md(headline(diagnosis))}", ""]
-    lines += [f"- {_md(line)}" for line in _figures(diagnosis)]
-    for found in diagnosis.causes:
-        lines += ["", f"### {_md(found.id)} ({_md(found.subject)})", "", _md(found.summary), ""]
-        lines += [f"- {_md(line)}" for line in found.evidence]
-        lines += ["", _md(found.remediation)]
-        if found.commands:
-            lines += ["", *_fenced(found.commands)]
-    if diagnosis.candidates:
-        lines += ["", "### Undetermined; in this order it may be", ""]
-        lines += [f"1. {_md(_short(found))}" for found in diagnosis.candidates]
-    for title, texts in (
-        ("Follows from it, or changes nothing", [_short(item) for item in diagnosis.consequences]),
-        ("Others who can get in", diagnosis.exposed),
-        ("Not answered", diagnosis.unanswered),
-        ("Left out on purpose", diagnosis.skipped),
-    ):
-        if texts:
-            lines += ["", f"### {title}", "", *(f"- {_md(text)}" for text in texts)]
-    if diagnosis.next_command:
-        lines += ["", "### Next", "", *_fenced([diagnosis.next_command])]
-    if diagnosis.nodes:
-        lines += ["", "| rank | name | address | verdict | |", "|---|---|---|---|---|"]
-        lines += [
-            f"| {node.rank} | {_md(node.name)} | {_md(node.address)} | {node.verdict.value} "
-            f"| {_md(node.note)} |"
-            for node in diagnosis.nodes
-        ]
-    return "\n".join(lines) + "\n"
-
-
-def _fenced(commands: Sequence[str]) -> List[str]:
-    """Commands as a code block whose fence no command can close."""
-    texts = [plain(command) for command in commands]
-    longest = max((len(run) for text in texts for run in re.findall("`+", text)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return [f"{fence}sh", *texts, fence]
-
-
-def _md(text: str) -> str:
-    """Plain text in Markdown: nothing of it becomes markup."""
-    escaped = plain(text)
-    for char in "\\`*_{}[]<>|#":
-        escaped = escaped.replace(char, "\\" + char)
-    return escaped

@@ -174,6 +174,8 @@ def _nobody_judged(seen: Evidence) -> Diagnosis:
             stages=("mesh", "collective"),
             registered=seen.registered,
             cluster=config.cluster,
+            rules_expected=True,
+            rules_problem="the nodes read them, and none of them judged",
         ),
     )
     if judged.verdict is not Verdict.UNKNOWN:

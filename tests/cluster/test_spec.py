@@ -47,12 +47,6 @@ def test_the_object_may_come_as_json_text() -> None:
     assert ClusterSpec.from_context('{"nodes": 6}').nodes == 6
 
 
-def test_a_spec_survives_the_way_through_its_context() -> None:
-    """to_context is what cdk.json holds."""
-    spec = ClusterSpec.from_context({"nodes": 9, "port_profile": "pinned", "instance_type": "c7gn.xlarge"})
-    assert ClusterSpec.from_context(spec.to_context()) == spec
-
-
 def test_all_problems_are_told_at_once() -> None:
     """One run names an unknown key, a wrong kind, a wrong range and a clash, each with what to do."""
     assert problems(

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.snapshot import ClusterSnapshot
-from diagnosis.causes import finding
 from diagnosis.judge import judge
 from diagnosis.membership import Expectation
 from diagnosis.report import ConnectOutcome, Diagnosis, HostFacts, NodeReport, StepFailure, Verdict
@@ -69,33 +68,6 @@ def test_no_report_is_unknown() -> None:
     ]
     assert diagnosis.unanswered == ("cluster: none of 4 nodes reported",)
     assert diagnosis.next_command is not None
-
-
-def test_a_refused_launch_explains_that_nobody_reported() -> None:
-    """What the caller knows from elsewhere is a cause like any other."""
-    launch = finding(
-        "launch-failed", "cluster", summary="no capacity", evidence=["InsufficientInstanceCapacity"]
-    )
-    diagnosis = judge((), expect(), extra=[launch])
-    assert diagnosis.verdict is Verdict.FAIL
-    assert diagnosis.causes == (launch,)
-
-
-def test_a_refused_launch_explains_missing_peers() -> None:
-    """peer-missing is the consequence of the launch that EC2 refused."""
-    launch = finding("launch-failed", "cluster", summary="no capacity", evidence=["no capacity"])
-    diagnosis = judge(_without(healthy(), 3), expect(), extra=[launch])
-    assert named(diagnosis) == [("launch-failed", "cluster")]
-    assert [item.id for item in diagnosis.consequences] == ["peer-missing"]
-
-
-def test_a_cause_of_the_mesh_explains_what_others_saw_of_it() -> None:
-    """That the store could not be reached is the consequence of a blocked mesh."""
-    store = finding("master-unreachable", "node:3", summary="errno 110", evidence=["errno 110 at the store"])
-    rows = drops(healthy(), lambda s, d, p: p != MASTER_PORT)
-    diagnosis = judge(rows, expect(), extra=[store])
-    assert named(diagnosis) == [("sg-only-master-port", "cluster")]
-    assert diagnosis.consequences == (store,)
 
 
 def test_before_the_deadline_a_missing_member_is_unknown() -> None:

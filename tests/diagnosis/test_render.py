@@ -224,18 +224,6 @@ def test_html_escapes_everything() -> None:
     assert set(tags.attributes) <= {"style", "title"}
     assert "\x1b" not in page
     assert "\x1b" not in render.to_terminal(diagnosis)
-    fence = re.compile(r"^(`{3,})sh\n.*?^\1$", re.MULTILINE | re.DOTALL)
-    outside = fence.sub("", render.to_markdown(diagnosis))
-    assert "<script" not in outside.replace("\\<script", "")
-    assert "`" not in outside.replace("\\`", "")
-
-
-def test_markdown_holds_the_cause_and_its_command() -> None:
-    """What goes into an issue or a pull request."""
-    text = render.to_markdown(FAMOUS)
-    assert text.startswith("## FAIL: sg-only-master-port\n")
-    assert f"```sh\n{COMMAND}\n```" in text
-    assert "| 0 | n0 | 10.20.1.10 | FAIL | sg-only-master-port |" in text
 
 
 def test_the_catalogue_reads_in_a_terminal() -> None:
@@ -252,5 +240,4 @@ def test_what_was_left_out_on_purpose_is_said_everywhere() -> None:
     passed = Diagnosis(verdict=Verdict.PASS, skipped=("cluster: no listener on MASTER_PORT",))
     assert json.loads(render.to_json(passed))["skipped"] == ["cluster: no listener on MASTER_PORT"]
     assert "Left out on purpose:\n  - cluster: no listener on MASTER_PORT" in render.to_terminal(passed)
-    assert "### Left out on purpose\n\n- cluster: no listener on MASTER\\_PORT" in render.to_markdown(passed)
     assert "Left out on purpose" in render.html_report(passed)

@@ -10,6 +10,7 @@ import pytest
 from cluster.node_config import NodeConfig
 from diagnosis.report import NodeReport, StepFailure, Verdict
 from stacks.runtime.decision import Evidence, LaunchFailure, Member, decide
+from tests.diagnosis.builders import healthy
 
 CONFIG = NodeConfig(
     cluster="fullmesh",
@@ -129,6 +130,18 @@ def test_at_the_last_call_the_rows_are_judged_as_a_node_would() -> None:
     assert verdict is not None
     assert verdict.verdict is Verdict.FAIL
     assert {cause.id for cause in verdict.causes} == {"bootstrap-failed"}
+
+
+def test_rows_alone_never_prove_a_cluster() -> None:
+    """Whether others get in is the nodes' to read: without it good rows are UNKNOWN, and it is said."""
+    reports = healthy(4, collective=True)
+    verdict = decide(seen(1700, members=members(4, reported=4), reports=reports))
+    assert verdict is not None
+    assert (verdict.verdict, verdict.causes, verdict.candidates) == (Verdict.UNKNOWN, (), ())
+    assert verdict.unanswered == (
+        "cluster: whether others get in is not known, the account's rules were not read: "
+        "the nodes read them, and none of them judged",
+    )
 
 
 def test_nothing_at_all_is_unknown() -> None:
