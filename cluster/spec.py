@@ -31,7 +31,7 @@ from cluster.settings import (
     plain,
     within,
 )
-from cluster.spec_checks import cross_check, default_architecture, notes
+from cluster.spec_checks import EFA_TYPES_COMMAND, cross_check, default_architecture, notes
 
 __all__ = [
     "CONTEXT_KEY",
@@ -129,14 +129,20 @@ class ClusterSpec:
     availability_zone: str = field(
         default="",
         metadata=matching(
-            r"([a-z]{2}(-[a-z0-9]+)+)?", "a zone name such as eu-central-1a, or ''", "zone; blank = the first"
+            r"([a-z]{2}(-[a-z0-9]+)+(,[a-z]{2}(-[a-z0-9]+)+)?)?",
+            "a zone name such as eu-central-1a, two with a comma between, or ''",
+            "zone of each subnet; blank = the account's first ones",
         ),
     )
     subnets: int = field(default=1, metadata=within(1, 2, "subnets, each in a zone of its own"))
 
     master_port: int = field(default=29500, metadata=within(1024, 65535, "port of torch's store on rank 0"))
     port_profile: PortProfile = field(
-        default=PortProfile.ALL, metadata=about("which ports members open to each other")
+        default=PortProfile.ALL,
+        metadata=about(
+            "which ports members open to each other; `efa` also makes the interface an EFA, which the "
+            f"instance type must support: {EFA_TYPES_COMMAND}"
+        ),
     )
     pinned_ports: PortRange = field(
         default=PortRange(50000, 50999),
@@ -162,7 +168,10 @@ class ClusterSpec:
     )
 
     proof_timeout_s: int = field(
-        default=1800, metadata=within(60, 43_200, "wait condition: terminate, launch and prove")
+        default=2700,
+        metadata=within(
+            60, 43_200, "wait condition: terminate, launch, install torch and prove; a fault is told at once"
+        ),
     )
     deadline_s: int = field(
         default=300, metadata=within(10, 7200, "from a probe's start to judging with the rows there are")
@@ -177,7 +186,8 @@ class ClusterSpec:
     )
     flow_logs: bool = field(default=True, metadata=about("VPC flow logs of rejected traffic", proven=False))
     check_interval_min: int = field(
-        default=5, metadata=within(1, 60, "minutes between checks of a standing mesh", proven=False)
+        default=5,
+        metadata=within(1, 60, "minutes between checks of a standing mesh; nodes learn it at their boot"),
     )
     alarm_broken_pairs: int = field(
         default=0, metadata=within(0, 999_000, "alarm above this many broken ordered pairs", proven=False)
@@ -189,12 +199,6 @@ class ClusterSpec:
             10_000,
             "alarm above this p99 round-trip time, ms; one zone is well below 1 ms",
             proven=False,
-        ),
-    )
-    alarm_busbw_gbit_per_s: float = field(
-        default=0.0,
-        metadata=within(
-            0, 10_000, "alarm below this all_reduce bus bandwidth, Gbit/s; 0 = no such alarm", proven=False
         ),
     )
     alarm_silent_checks: int = field(
@@ -239,6 +243,11 @@ class ClusterSpec:
         if problems:
             raise SpecError(problems)
         return spec
+
+    @property
+    def zones(self) -> Tuple[str, ...]:
+        """The zones that were named, in the order of the subnets; none = the account's first ones."""
+        return tuple(self.availability_zone.split(",")) if self.availability_zone else ()
 
     @property
     def ephemeral_ports(self) -> PortRange:

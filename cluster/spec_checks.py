@@ -19,6 +19,7 @@ from cluster.settings import (
     PortProfile,
     TorchSource,
 )
+from cluster.spec_times import least_proof_timeout_s
 
 if TYPE_CHECKING:
     from cluster.spec import ClusterSpec
@@ -34,6 +35,12 @@ PORTS_PER_RANK = 4
 
 RESERVED_ADDRESSES_PER_SUBNET = 5
 """The first four and the last address of a subnet are EC2's."""
+
+EFA_TYPES_COMMAND = (
+    "aws ec2 describe-instance-types --filters Name=network-info.efa-supported,Values=true "
+    "--query InstanceTypes[].InstanceType"
+)
+"""The list moves with every generation, so it is asked for and never written down."""
 
 DOCKER_DEFAULT = ipaddress.ip_network("172.17.0.0/16")
 
@@ -71,8 +78,22 @@ def default_architecture(instance_type: str) -> Architecture:
 
 def cross_check(spec: ClusterSpec) -> List[Clash]:
     """Every combination that cannot work; empty when all is well."""
-    checks = (_machine, _placement, _spread, _reservation, _block, _torch_source, _wheelhouse, _addresses)
-    return [clash for check in (*checks, _ports, _times) for clash in check(spec)]
+    checks = (
+        _machine,
+        _zones,
+        _placement,
+        _spread,
+        _reservation,
+        _one_reservation,
+        _block,
+        _efa,
+        _torch_source,
+        _wheelhouse,
+        _addresses,
+        _ports,
+        _times,
+    )
+    return [clash for check in checks for clash in check(spec)]
 
 
 def notes(spec: ClusterSpec) -> Iterator[str]:
@@ -82,6 +103,11 @@ def notes(spec: ClusterSpec) -> Iterator[str]:
             f"cluster.master_port: {spec.master_port} lies in the nodes' ephemeral range "
             f"{spec.ephemeral_ports}, so the kernel may give it to another socket first; reserve it with "
             "net.ipv4.ip_local_reserved_ports or take one outside"
+        )
+    if spec.port_profile is PortProfile.EFA:
+        yield (
+            f"cluster.instance_type: {spec.instance_type} must support EFA, which is not known before the "
+            f"account is asked; the types that do: {EFA_TYPES_COMMAND}"
         )
     network = _network(spec)
     if not spec.vpc_id and network is not None and network.overlaps(DOCKER_DEFAULT):
@@ -99,6 +125,17 @@ def _machine(spec: ClusterSpec) -> Iterator[Clash]:
             spec.architecture.value,
             f"does not fit instance type {spec.instance_type}, which is {actual.value}",
             f"set cluster.architecture={actual.value} or leave it out",
+        )
+
+
+def _zones(spec: ClusterSpec) -> Iterator[Clash]:
+    """Which second zone an account has is not to be guessed from the first one's name."""
+    if spec.zones and (len(spec.zones) != spec.subnets or len(set(spec.zones)) != len(spec.zones)):
+        yield Clash(
+            ("availability_zone", "subnets"),
+            spec.availability_zone,
+            f"does not name a zone of its own for each of {spec.subnets} subnets",
+            "name as many zones as cluster.subnets, e.g. eu-central-1a,eu-central-1b, or leave them out",
         )
 
 
@@ -152,6 +189,30 @@ def _reservation(spec: ClusterSpec) -> Iterator[Clash]:
         )
 
 
+def _one_reservation(spec: ClusterSpec) -> Iterator[Clash]:
+    """A reservation lies in one zone, and only in a placement group of strategy cluster or in none.
+
+    docs.aws.amazon.com/AWSEC2/latest/UserGuide/cr-cpg.html
+    """
+    if spec.capacity not in (Capacity.RESERVATION, Capacity.EXISTING):
+        return
+    if spec.placement is Placement.SPREAD:
+        yield Clash(
+            ("placement", "capacity"),
+            spec.placement.value,
+            f"cannot be combined with capacity={spec.capacity.value}: spread placement groups take no "
+            "capacity reservation",
+            "set cluster.placement=cluster or none, or cluster.capacity=none",
+        )
+    if spec.subnets > 1:
+        yield Clash(
+            ("subnets", "capacity"),
+            spec.subnets,
+            "subnets lie in as many zones, but a capacity reservation lies in one",
+            "set cluster.subnets=1, or cluster.capacity=none",
+        )
+
+
 def _block(spec: ClusterSpec) -> Iterator[Clash]:
     if spec.capacity is not Capacity.BLOCK:
         return
@@ -175,6 +236,17 @@ def _block(spec: ClusterSpec) -> Iterator[Clash]:
             spec.subnets,
             "subnets lie in as many zones, but a capacity block lies in one",
             "set cluster.subnets=1",
+        )
+
+
+def _efa(spec: ClusterSpec) -> Iterator[Clash]:
+    """docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa.html"""
+    if spec.port_profile is PortProfile.EFA and spec.subnets > 1:
+        yield Clash(
+            ("subnets", "port_profile"),
+            spec.subnets,
+            "subnets lie in as many zones, and the traffic of an EFA does not cross zones",
+            "set cluster.subnets=1, or cluster.port_profile=all",
         )
 
 
@@ -257,11 +329,12 @@ def _ports(spec: ClusterSpec) -> Iterator[Clash]:
 
 
 def _times(spec: ClusterSpec) -> Iterator[Clash]:
-    if spec.proof_timeout_s <= spec.deadline_s:
+    least = least_proof_timeout_s(spec.deadline_s, spec.torch_source)
+    if spec.proof_timeout_s < least:
         yield Clash(
-            ("proof_timeout_s", "deadline_s"),
+            ("proof_timeout_s", "deadline_s", "torch_source"),
             spec.proof_timeout_s,
-            f"s is not longer than deadline_s={spec.deadline_s}: the stack would give up before the nodes "
-            "have judged",
-            "raise cluster.proof_timeout_s, which also covers launching",
+            f"s is less than the {least} s in which a proof with deadline_s={spec.deadline_s} and "
+            f"torch_source={spec.torch_source.value} may still end well",
+            f"set cluster.proof_timeout_s={least} or more, or lower cluster.deadline_s",
         )

@@ -11,6 +11,7 @@ from constructs import Construct
 
 from cluster.node_config import NodeConfig
 from cluster.spec import ClusterSpec, PortProfile, TorchSource
+from cluster.spec_times import install_limit_s
 from stacks.evidence_stack import Evidence
 from stacks.fleet import CLUSTER_TAG, Fleet, NodeRole
 from stacks.monitoring import Monitoring
@@ -44,8 +45,6 @@ class ClusterStack(cdk.Stack):
             self,
             "Network",
             spec=spec,
-            asset_bucket=assets.tools.s3_bucket_name,
-            evidence_bucket=bucket,
             flow_logs=evidence.flow_logs,
             functions=evidence.functions,
         )
@@ -135,7 +134,10 @@ class ClusterStack(cdk.Stack):
         cdk.Validations.of(self).acknowledge(
             cdk.Acknowledgment(
                 id="CloudFormation-Validate::F6101", reason="a wait condition's Data is JSON text"
-            )
+            ),
+            cdk.Acknowledgment(
+                id="CloudFormation-Validate::W3010", reason="zones are fixed only where somebody named them"
+            ),
         )
         self._outputs(
             Verdict=wait.data,
@@ -171,6 +173,8 @@ def node_config(spec: ClusterSpec, assets: NodeAssets) -> NodeConfig:
         ephemeral_ports=spec.ephemeral_ports if spec.port_profile is PortProfile.PINNED else None,
         metric_namespace=METRIC_NAMESPACE,
         deadline_s=spec.deadline_s,
+        install_limit_s=install_limit_s(spec.torch_source),
+        check_interval_min=spec.check_interval_min,
         collective_bytes=spec.collective_mib * 1024 * 1024,
         torch_source=spec.torch_source.value,
         torch_requirement=f"torch=={spec.torch_version}",

@@ -10,7 +10,7 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from cluster.spec import Capacity, ClusterSpec, NetworkKind, OperatingSystem, Placement
+from cluster.spec import Capacity, ClusterSpec, NetworkKind, OperatingSystem, Placement, PortProfile
 from stacks.accepted import accept, accept_wildcards
 from stacks.function import log_group_arn, trust
 
@@ -173,6 +173,9 @@ class Fleet(Construct):
             network_interfaces=[
                 ec2.CfnLaunchTemplate.NetworkInterfaceProperty(
                     device_index=0,
+                    # The first interface may be the EFA itself, which keeps a public address possible:
+                    # EC2 assigns one only to an instance with a single interface.
+                    interface_type="efa" if spec.port_profile is PortProfile.EFA else None,
                     associate_public_ip_address=spec.network is NetworkKind.PUBLIC,
                     delete_on_termination=True,
                     groups=[group_id],
@@ -263,11 +266,13 @@ class Fleet(Construct):
             instance_platform="Linux/UNIX",
             instance_match_criteria="targeted",
             availability_zone=zone,
+            # Of a cluster placement group only: docs.aws.amazon.com/AWSEC2/latest/APIReference/
+            # API_CreateCapacityReservation.html
             placement_group_arn=(
                 cdk.Stack.of(self).format_arn(
                     service="ec2", resource="placement-group", resource_name=placement_group.ref
                 )
-                if placement_group
+                if placement_group and spec.placement is Placement.CLUSTER
                 else None
             ),
             tag_specifications=[

@@ -20,15 +20,19 @@ from stacks.accepted import accept_wildcards
 from stacks.default_group import ClosedDefaultGroup
 from stacks.function import log_group_arn, trust
 
+_OWN_ACCOUNT = {"StringEquals": {"aws:PrincipalAccount": cdk.Aws.ACCOUNT_ID}}
+
 NOT_LOOKED_UP_CIDR = "10.0.0.0/16"
 
-# In a VPC without internet each of these costs by the hour, so each has its reason.
+# In a VPC without internet each of these costs by the hour, so each has its reason. Key: the
+# endpoint's service; value: the prefix of its actions in IAM, which is another name for CloudWatch
+# (docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/cloudwatch-and-interface-VPC.html).
 ISOLATED_ENDPOINTS = {
-    "logs": "the verdict event of the run",
-    "monitoring": "the metrics behind dashboard and alarms",
-    "ec2": "the account's rules, to name the one that is missing",
-    "ssm": "Session Manager: there is no other way to a shell",
-    "ssmmessages": "Session Manager's channel",
+    "logs": "logs",  # the verdict event of the run
+    "monitoring": "cloudwatch",  # the metrics behind dashboard and alarms
+    "ec2": "ec2",  # the account's rules, to name the one that is missing
+    "ssm": "ssm",  # Session Manager: there is no other way to a shell
+    "ssmmessages": "ssmmessages",  # Session Manager's channel
 }
 
 
@@ -45,8 +49,6 @@ class Network(Construct):
         id_: str,
         *,
         spec: ClusterSpec,
-        asset_bucket: str,
-        evidence_bucket: str,
         flow_logs: str,
         functions: str,
     ) -> None:
@@ -55,7 +57,7 @@ class Network(Construct):
         if spec.vpc_id:
             self._use(spec)
         else:
-            self._make(spec, asset_bucket, evidence_bucket, functions)
+            self._make(spec, functions)
         if spec.flow_logs:
             role = self._make_flow_log_role(flow_logs)
             # An existing VPC belongs to somebody else: only the members' subnets are watched there.
@@ -72,13 +74,14 @@ class Network(Construct):
                 NetworkKind.PRIVATE: ec2.SubnetType.PRIVATE_WITH_EGRESS,
                 NetworkKind.ISOLATED: ec2.SubnetType.PRIVATE_ISOLATED,
             }[spec.network],
-            availability_zones=[spec.availability_zone] if spec.availability_zone else None,
+            availability_zones=list(spec.zones) or None,
+            one_per_az=True,
         )
         if len(selected.subnets) < spec.subnets:
-            where = f" in {spec.availability_zone}" if spec.availability_zone else ""
+            where = f" among {spec.availability_zone}" if spec.zones else ""
             raise ValueError(
-                f"cluster.vpc_id: {spec.vpc_id} has {len(selected.subnets)} {spec.network.value} "
-                f"subnets{where}, {spec.subnets} needed; set cluster.network or "
+                f"cluster.vpc_id: {spec.vpc_id} has {spec.network.value} subnets in {len(selected.subnets)} "
+                f"zones{where}, {spec.subnets} needed; set cluster.network or "
                 "cluster.availability_zone to what it has, or leave cluster.vpc_id out"
             )
         subnets = selected.subnets[: spec.subnets]
@@ -88,7 +91,7 @@ class Network(Construct):
         self.subnet_ids = [subnet.subnet_id for subnet in subnets]
         self.zone = subnets[0].availability_zone
 
-    def _make(self, spec: ClusterSpec, asset_bucket: str, evidence_bucket: str, functions: str) -> None:
+    def _make(self, spec: ClusterSpec, functions: str) -> None:
         self.cidr = spec.vpc_cidr
         vpc = ec2.CfnVPC(
             self,
@@ -112,7 +115,7 @@ class Network(Construct):
             self._nat_route(table, blocks[spec.subnets])
         else:
             self._interface_endpoints()
-        self._s3_endpoint(table, asset_bucket, evidence_bucket)
+        self._s3_endpoint(table)
 
     def _subnet(self, id_: str, block: str, zone: str, table: ec2.CfnRouteTable) -> ec2.CfnSubnet:
         subnet = ec2.CfnSubnet(
@@ -177,23 +180,25 @@ class Network(Construct):
             )
         )
 
-    def _s3_endpoint(self, table: ec2.CfnRouteTable, asset_bucket: str, evidence_bucket: str) -> None:
-        """Rows, assets and the signal all travel over S3: a gateway endpoint is free in every shape."""
-        reads = [
-            _arn(f"s3:::{asset_bucket}/*"),
-            _arn(f"s3:::{evidence_bucket}/*"),
+    def _s3_endpoint(self, table: ec2.CfnRouteTable) -> None:
+        """Rows, assets and the signal all travel over S3: a gateway endpoint is free in every shape.
+
+        Every request to S3 in this region takes it, so its policy must not be narrower than what a
+        member may do: its role says that, the policy only that it is this account's. The buckets
+        below belong to AWS and are read without credentials or with AWS's own signature.
+        """
+        read = [
             _arn(f"s3:::al2023-repos-{cdk.Aws.REGION}-*/*"),  # Amazon Linux 2023's packages
+            # Layers of container images: docs.aws.amazon.com/AmazonECR/latest/userguide/vpc-endpoints.html
+            _arn(f"s3:::prod-{cdk.Aws.REGION}-starport-layer-bucket/*"),
         ]
-        writes = [
-            _arn(f"s3:::{evidence_bucket}/rows/*"),
-            # Where the signal of a wait condition goes: docs.aws.amazon.com/AWSCloudFormation/latest/
-            # UserGuide/vpc-interface-endpoints.html. The URL is signed by CloudFormation.
-            _arn(f"s3:::cloudformation-waitcondition-{cdk.Aws.REGION}/*"),
-        ]
+        # Where the signal of a wait condition goes: docs.aws.amazon.com/AWSCloudFormation/latest/
+        # UserGuide/vpc-interface-endpoints.html. The URL is signed by CloudFormation.
+        signal = _arn(f"s3:::cloudformation-waitcondition-{cdk.Aws.REGION}/*")
         statements = [
-            _allow("Read", ["s3:GetObject"], reads),
-            _allow("Write", ["s3:PutObject"], writes),
-            _allow("List", ["s3:ListBucket"], [_arn(f"s3:::{evidence_bucket}")]),
+            _allow("OwnAccount", ["s3:*"], ["*"], _OWN_ACCOUNT),
+            _allow("ReadOfAws", ["s3:GetObject"], read),
+            _allow("Signal", ["s3:PutObject"], [signal]),
         ]
         self.ready.append(
             ec2.CfnVPCEndpoint(
@@ -235,8 +240,7 @@ class Network(Construct):
             ],
             tags=[_name(self, "endpoints")],
         )
-        own_account = {"StringEquals": {"aws:PrincipalAccount": cdk.Aws.ACCOUNT_ID}}
-        for service in ISOLATED_ENDPOINTS:
+        for service, prefix in ISOLATED_ENDPOINTS.items():
             self.ready.append(
                 ec2.CfnVPCEndpoint(
                     self,
@@ -249,7 +253,7 @@ class Network(Construct):
                     security_group_ids=[group.attr_group_id],
                     policy_document={
                         "Version": "2012-10-17",
-                        "Statement": [_allow("OwnAccount", [f"{service}:*"], ["*"], own_account)],
+                        "Statement": [_allow("OwnAccount", [f"{prefix}:*"], ["*"], _OWN_ACCOUNT)],
                     },
                 )
             )
@@ -295,11 +299,9 @@ class Network(Construct):
 
 def member_zones(spec: ClusterSpec) -> list[str]:
     """A zone for each subnet, without asking an account: given by name, or the account's first ones."""
-    zone = spec.availability_zone
-    if not zone:
-        return [cdk.Fn.select(index, cdk.Fn.get_azs()) for index in range(spec.subnets)]
-    neighbour = zone[:-1] + ("a" if zone.endswith("b") else "b")
-    return [zone, neighbour][: spec.subnets]
+    if spec.zones:
+        return list(spec.zones)
+    return [cdk.Fn.select(index, cdk.Fn.get_azs()) for index in range(spec.subnets)]
 
 
 def subnet_blocks(spec: ClusterSpec) -> list[str]:

@@ -13,18 +13,11 @@ from dataclasses import dataclass, field
 from typing import Mapping, Optional, Tuple
 
 from cluster.node_config import NodeConfig
+from cluster.spec_times import BOOT_S, LAST_CALL_S
 from diagnosis.causes import finding
 from diagnosis.judge import judge
 from diagnosis.membership import Expectation
 from diagnosis.report import Diagnosis, Finding, NodeReport, Verdict
-
-LAST_CALL_S = 150.0
-"""Before the wait's time-out: two calls a minute apart, and room for a slow one. A wait that is
-shorter than twice this keeps half of itself for the nodes."""
-
-BOOT_S = 180.0
-"""From launch to the first row of a healthy node: boot, user data, one download. It is added
-to the probe's own deadline before silence means anything."""
 
 NAMED_AT_MOST = 4
 
@@ -88,6 +81,7 @@ class Evidence:
 
     @property
     def last_call(self) -> bool:
+        # A wait that is shorter than twice the notice keeps half of itself for the nodes.
         notice_s = min(LAST_CALL_S, self.timeout_s / 2)
         return self.now_s >= self.opened_at_s + self.timeout_s - notice_s
 

@@ -192,10 +192,52 @@ def test_a_value_out_of_range_is_named_with_what_is_allowed(context: Dict[str, A
             "cluster.pinned_ports=50000-51999",
         ),
         (
-            {"proof_timeout_s": 300},
-            "cluster.proof_timeout_s: 300 s is not longer than deadline_s=300: the stack would give up "
-            "before the "
-            "nodes have judged; raise cluster.proof_timeout_s, which also covers launching",
+            {"proof_timeout_s": 2129},
+            "cluster.proof_timeout_s: 2129 s is less than the 2130 s in which a proof with deadline_s=300 "
+            "and torch_source=index may still end well; set cluster.proof_timeout_s=2130 or more, or lower "
+            "cluster.deadline_s",
+        ),
+        (
+            {"capacity": "reservation", "placement": "spread"},
+            "cluster.placement: spread cannot be combined with capacity=reservation: spread placement groups "
+            "take no capacity reservation; set cluster.placement=cluster or none, or cluster.capacity=none",
+        ),
+        (
+            {"capacity": "reservation", "placement": "none", "subnets": 2},
+            "cluster.subnets: 2 subnets lie in as many zones, but a capacity reservation lies in one; set "
+            "cluster.subnets=1, or cluster.capacity=none",
+        ),
+        (
+            {
+                "capacity": "existing",
+                "capacity_reservation_id": "cr-0123456789abcdef0",
+                "placement": "none",
+                "subnets": 2,
+            },
+            "cluster.subnets: 2 subnets lie in as many zones, but a capacity reservation lies in one; set "
+            "cluster.subnets=1, or cluster.capacity=none",
+        ),
+        (
+            {"port_profile": "efa", "placement": "none", "subnets": 2},
+            "cluster.subnets: 2 subnets lie in as many zones, and the traffic of an EFA does not cross "
+            "zones; set cluster.subnets=1, or cluster.port_profile=all",
+        ),
+        (
+            {"availability_zone": "us-east-1b", "placement": "none", "subnets": 2},
+            "cluster.availability_zone: us-east-1b does not name a zone of its own for each of 2 subnets; "
+            "name as many zones as cluster.subnets, e.g. eu-central-1a,eu-central-1b, or leave them out",
+        ),
+        (
+            {"availability_zone": "us-east-1b,us-east-1b", "placement": "none", "subnets": 2},
+            "cluster.availability_zone: us-east-1b,us-east-1b does not name a zone of its own for each of 2 "
+            "subnets; name as many zones as cluster.subnets, e.g. eu-central-1a,eu-central-1b, or leave them "
+            "out",
+        ),
+        (
+            {"availability_zone": "us-east-1a,us-east-1b"},
+            "cluster.availability_zone: us-east-1a,us-east-1b does not name a zone of its own for each of 1 "
+            "subnets; name as many zones as cluster.subnets, e.g. eu-central-1a,eu-central-1b, or leave them "
+            "out",
         ),
         (
             {"vpc_cidr": "10.0.0.0/26", "nodes": 40},
@@ -218,6 +260,15 @@ def test_what_may_not_be_combined_is_refused(context: Dict[str, Any], line: str)
         {"network": "isolated", "torch_source": "wheelhouse", "wheelhouse_path": "wheels"},
         {"capacity": "existing", "capacity_reservation_id": "cr-0123456789abcdef0"},
         {"capacity": "reservation"},
+        {"capacity": "reservation", "placement": "none"},
+        {"subnets": 2, "placement": "none", "availability_zone": "us-east-1b,us-east-1d"},
+        {"proof_timeout_s": 2130},
+        {
+            "proof_timeout_s": 1230,
+            "torch_source": "image",
+            "ami_id": "ami-0123456789abcdef0",
+        },
+        {"deadline_s": 7200, "proof_timeout_s": 43200},
         {"vpc_id": "vpc-0123456789abcdef0", "vpc_cidr": "not used"},
     ],
 )
@@ -266,6 +317,16 @@ def test_a_master_port_within_the_ephemeral_range_is_noted() -> None:
     )
 
 
+def test_an_efa_needs_a_type_that_only_the_account_can_name() -> None:
+    """Nothing here knows the types; the note says how to list them."""
+    (note,) = ClusterSpec.from_context({"port_profile": "efa"}).notes
+    assert note == (
+        "cluster.instance_type: c7i.xlarge must support EFA, which is not known before the account is asked; "
+        "the types that do: aws ec2 describe-instance-types --filters "
+        "Name=network-info.efa-supported,Values=true --query InstanceTypes[].InstanceType"
+    )
+
+
 def test_a_vpc_over_dockers_bridge_is_noted() -> None:
     """172.17.0.0/16 is Docker's own."""
     (note,) = ClusterSpec.from_context({"vpc_cidr": "172.17.0.0/16"}).notes
@@ -286,9 +347,7 @@ def test_the_fingerprint_changes_with_everything_that_is_proven_and_nothing_else
     assert unproven == {
         "retention_days",
         "flow_logs",
-        "check_interval_min",
         "alarm_broken_pairs",
         "alarm_round_trip_ms",
-        "alarm_busbw_gbit_per_s",
         "alarm_silent_checks",
     }

@@ -36,7 +36,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     "spread-two-subnets": {
         "cluster__placement": "spread",
         "cluster__subnets": 2,
-        "cluster__availability_zone": "us-east-1b",
+        "cluster__availability_zone": "us-east-1b,us-east-1d",
     },
 }
 

@@ -37,8 +37,8 @@ def test_every_change_replaces_all_members_at_once(public: Synthesis) -> None:
 
 def test_health_checks_leave_the_proof_alone() -> None:
     """A node under proof must not be replaced: the grace period lasts as long as the proof may."""
-    group = synthesise(cluster__proof_timeout_s=900).one("AWS::AutoScaling::AutoScalingGroup")
-    assert (group["HealthCheckType"], group["HealthCheckGracePeriod"]) == ("EC2", 900)
+    group = synthesise(cluster__proof_timeout_s=3000).one("AWS::AutoScaling::AutoScalingGroup")
+    assert (group["HealthCheckType"], group["HealthCheckGracePeriod"]) == ("EC2", 3000)
 
 
 def test_the_template_is_as_large_for_400_nodes_as_for_4(public: Synthesis) -> None:
@@ -104,6 +104,18 @@ def test_the_reservation_is_all_or_nothing_in_the_placement_group(private: Synth
     (placement,) = private.of_type("AWS::EC2::PlacementGroup")
     assert (reservation["InstanceCount"], reservation["InstanceMatchCriteria"]) == (4, "targeted")
     assert {"Ref": placement} in reservation["PlacementGroupArn"]["Fn::Join"][1]
+
+
+def test_a_reservation_without_a_cluster_group_names_none() -> None:
+    """EC2 makes a reservation in a cluster placement group or in none."""
+    found = synthesise(cluster__capacity="reservation", cluster__placement="none")
+    assert "PlacementGroupArn" not in found.one("AWS::EC2::CapacityReservation")
+
+
+def test_profile_efa_makes_the_interface_an_efa(isolated: Synthesis, public: Synthesis) -> None:
+    """Rules for a fabric without the fabric would be open for nothing; other profiles get none."""
+    kinds = [f.launch_data["NetworkInterfaces"][0].get("InterfaceType") for f in (isolated, public)]
+    assert kinds == ["efa", None]
 
 
 @pytest.mark.parametrize(("system", "device"), [("al2023", "/dev/xvda"), ("ubuntu", "/dev/sda1")])

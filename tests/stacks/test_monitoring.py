@@ -71,10 +71,21 @@ def test_every_metric_carries_the_cluster_and_nothing_else(public: Synthesis) ->
     assert shown == sent | {"AllReduceBusBandwidth"}
 
 
-def test_bandwidth_alarms_only_where_a_threshold_is_given() -> None:
-    """0 means that nobody said what is expected."""
-    given = alarms(synthesise(cluster__alarm_busbw_gbit_per_s=5))
-    assert given["all_reduce bus bandwidth below 5.0 Gbit/s"]["Threshold"] == 5
+def test_bandwidth_is_shown_as_of_the_last_proof_and_raises_no_alarm(public: Synthesis) -> None:
+    """Only a deploy measures it: an alarm would stay as the deploy left it."""
+    (title,) = (
+        w["properties"]["title"] for w in body(public) if "AllReduceBusBandwidth" in set(_metric_names(w))
+    )
+    assert title == "all_reduce bus bandwidth at the last proof (Gbit/s)"
+    assert "AllReduceBusBandwidth" not in {a["MetricName"] for a in alarms(public).values()}
+
+
+@pytest.mark.parametrize("minutes", [1, 60])
+def test_alarms_and_nodes_follow_the_interval_of_the_checks(minutes: int) -> None:
+    """A shorter alarm would miss checks, and nodes that check at another pace make it ring or sleep."""
+    found = synthesise(cluster__check_interval_min=minutes)
+    assert {alarm["Period"] for alarm in alarms(found).values()} == {60 * minutes}
+    assert f'"check_interval_min": {minutes}' in json.dumps(found.launch_data["UserData"]).replace('\\"', '"')
 
 
 def test_the_matrix_is_drawn_by_a_function_that_only_reads(public: Synthesis) -> None:

@@ -56,20 +56,73 @@ def test_the_isolated_network_reaches_exactly_what_nodes_call(isolated: Synthesi
     }
 
 
-def test_the_s3_endpoint_admits_what_a_node_needs(public: Synthesis) -> None:
-    """Assets and packages to read, rows and the signal to write, and no other bucket."""
+def test_each_endpoint_admits_the_services_own_actions(isolated: Synthesis) -> None:
+    """CloudWatch's endpoint is `monitoring`, its actions are cloudwatch's: else no metric arrives."""
+    admitted = {}
+    for endpoint in isolated.of_type("AWS::EC2::VPCEndpoint").values():
+        properties = endpoint["Properties"]
+        if properties["VpcEndpointType"] == "Interface":
+            (statement,) = properties["PolicyDocument"]["Statement"]
+            assert statement["Condition"] == {
+                "StringEquals": {"aws:PrincipalAccount": {"Ref": "AWS::AccountId"}}
+            }
+            admitted[_text(properties["ServiceName"]).rpartition(".")[2]] = statement["Action"]
+    assert {service: _listed(actions) for service, actions in admitted.items()} == {
+        "logs": ["logs:*"],
+        "monitoring": ["cloudwatch:*"],
+        "ec2": ["ec2:*"],
+        "ssm": ["ssm:*"],
+        "ssmmessages": ["ssmmessages:*"],
+    }
+
+
+def test_what_a_node_may_do_passes_the_endpoints(isolated: Synthesis) -> None:
+    """No action of the role is cut off in a network whose only ways out are its endpoints."""
+    prefixes = {
+        action.partition(":")[0]
+        for endpoint in isolated.of_type("AWS::EC2::VPCEndpoint").values()
+        for statement in endpoint["Properties"]["PolicyDocument"]["Statement"]
+        for action in _listed(statement["Action"])
+        if action.endswith(":*")
+    }
+    (role,) = (
+        r["Properties"]
+        for r in isolated.of_type("AWS::IAM::Role").values()
+        if "ManagedPolicyArns" in r["Properties"]
+    )
+    (policy,) = role["Policies"]
+    used = {
+        action.partition(":")[0]
+        for statement in policy["PolicyDocument"]["Statement"]
+        for action in _listed(statement["Action"])
+    }
+    assert used == {"s3", "cloudwatch", "logs", "ec2"}
+    assert used <= prefixes
+
+
+def test_the_s3_endpoint_admits_the_account_and_what_belongs_to_aws(public: Synthesis) -> None:
+    """Any bucket for the account's own principals; without them only AWS's packages, layers, the signal."""
     endpoint = public.one("AWS::EC2::VPCEndpoint")
-    text = {
-        statement["Sid"]: [_text(item) for item in _listed(statement["Resource"])]
-        for statement in endpoint["PolicyDocument"]["Statement"]
+    statements = {s["Sid"]: s for s in endpoint["PolicyDocument"]["Statement"]}
+    own = statements.pop("OwnAccount")
+    assert (own["Action"], own["Resource"]) == (["s3:*"], ["*"])
+    assert own["Condition"] == {"StringEquals": {"aws:PrincipalAccount": {"Ref": "AWS::AccountId"}}}
+    buckets = {
+        sid: (s["Action"][0], [_text(item) for item in _listed(s["Resource"])])
+        for sid, s in statements.items()
     }
-    rows = "arn:<AWS::Partition>:s3:::<fullmesh-evidence-EvidenceBucket>"
-    assets = "arn:<AWS::Partition>:s3:::cdk-hnb659fds-assets-123456789012-us-east-1/*"
-    assert text == {
-        "Read": [assets, f"{rows}/*", "arn:<AWS::Partition>:s3:::al2023-repos-<AWS::Region>-*/*"],
-        "Write": [f"{rows}/rows/*", "arn:<AWS::Partition>:s3:::cloudformation-waitcondition-<AWS::Region>/*"],
-        "List": [rows],
+    arn = "arn:<AWS::Partition>:s3:::"
+    assert buckets == {
+        "ReadOfAws": (
+            "s3:GetObject",
+            [
+                f"{arn}al2023-repos-<AWS::Region>-*/*",
+                f"{arn}prod-<AWS::Region>-starport-layer-bucket/*",
+            ],
+        ),
+        "Signal": ("s3:PutObject", [f"{arn}cloudformation-waitcondition-<AWS::Region>/*"]),
     }
+    assert all("Condition" not in s for s in statements.values())
 
 
 def test_nodes_wait_for_routes_associations_endpoints_and_rules(shape: Synthesis) -> None:
@@ -116,14 +169,15 @@ def test_two_subnets_lie_in_two_zones() -> None:
     """Zones by name or the account's first ones; the range is split without overlap."""
     from cluster.spec import ClusterSpec  # noqa: PLC0415
 
+    zones = "us-east-1b,us-east-1d"
     spec = ClusterSpec.from_context(
-        cdk_json()["cluster"], {"subnets": 2, "placement": "none", "availability_zone": "us-east-1b"}
+        cdk_json()["cluster"], {"subnets": 2, "placement": "none", "availability_zone": zones}
     )
-    assert member_zones(spec) == ["us-east-1b", "us-east-1a"]
+    assert member_zones(spec) == ["us-east-1b", "us-east-1d"]
     assert subnet_blocks(spec) == ["10.20.0.0/18", "10.20.64.0/18", "10.20.128.0/18", "10.20.192.0/18"]
     found = synthesise(**SHAPES["spread-two-subnets"])
-    zones = [s["Properties"]["AvailabilityZone"] for s in found.of_type("AWS::EC2::Subnet").values()]
-    assert sorted(zones) == ["us-east-1a", "us-east-1b"]
+    used = [s["Properties"]["AvailabilityZone"] for s in found.of_type("AWS::EC2::Subnet").values()]
+    assert sorted(used) == ["us-east-1b", "us-east-1d"]
 
 
 def test_an_existing_vpc_is_used_and_not_changed() -> None:

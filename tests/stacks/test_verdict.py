@@ -45,9 +45,10 @@ def test_only_an_output_reads_the_verdict(public: Synthesis) -> None:
         {"cluster__ami_id": "ami-0fedcba9876543210"},
         {"cluster__port_profile": "pinned"},
         {"cluster__master_port": 29501},
-        {"cluster__proof_timeout_s": 1200},
+        {"cluster__proof_timeout_s": 3000},
         {"cluster__torch_version": "2.12.0"},
         {"cluster__attempt": 2},
+        {"cluster__check_interval_min": 1},
         {"fullmesh:unsafe-rules": "sg-only-master-port"},
     ],
 )
@@ -135,4 +136,4 @@ def test_every_shape_has_one_proof() -> None:
     """One handle, one wait for one signal, within the time the specification gives."""
     for context in SHAPES.values():
         wait = synthesise(**context).one("AWS::CloudFormation::WaitCondition")
-        assert (wait["Count"], wait["Timeout"]) == (1, "1800")
+        assert (wait["Count"], wait["Timeout"]) == (1, "2700")
