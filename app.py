@@ -101,7 +101,14 @@ def build(app: cdk.App) -> None:
     )
     cluster.add_stack_dependency(evidence, "imports its names")
     outside_cidr = "" if cdk.Token.is_unresolved(cluster.cidr) else cluster.cidr
-    cdk.Validations.of(app).add_plugins(Guard(spec, unsafe_rules=unsafe_rules, outside_cidr=outside_cidr))
+    cdk.Validations.of(app).add_plugins(
+        Guard(
+            spec,
+            cluster_template=cluster.template_file,
+            unsafe_rules=unsafe_rules,
+            outside_cidr=outside_cidr,
+        )
+    )
     for note in spec.notes:
         cdk.Annotations.of(cluster).add_info(note)
 

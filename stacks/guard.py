@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
-import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,49 +20,47 @@ from cluster.flows import reachability
 from cluster.ports import PortSet
 from cluster.rules import SecurityGroupRule, SourceKind
 from cluster.spec import ClusterSpec, PortProfile
-from stacks.template_model import TemplateModel, mentions, name_of, read_template
-
-MAX_RESOURCES = 500
-MAX_TEMPLATE_BYTES = 1_048_576
-MAX_USER_DATA_BYTES = 16_384
-REFERENCE_BYTES = 512
-"""The longest value that only the deploy knows is the handle's pre-signed address, about 400 bytes."""
-# docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/cloudformation-limits.html and
-# docs.aws.amazon.com/AWSEC2/latest/UserGuide/user-data.html (before base64)
+from stacks.launch_faults import Fault, launch_faults
+from stacks.template_model import TemplateModel, mentions, read_template
 
 RULES = {
+    "fleet-missing": "the cluster's template holds the auto scaling group whose members are judged",
     "mesh-impossible": "every member reaches every other one on every port that Gloo uses",
     "open-to-others": "nobody but members opens a connection to a member",
     "efa-self-rules": "with profile efa the group allows all protocols with itself, in and out",
+    "efa-interface": "with profile efa the members' interface is an EFA",
     "cluster-placement": "a cluster placement group has one zone and no T type",
+    "reservation": "a capacity reservation stands in a cluster placement group or in none, for one zone",
     "launch-template": "groups stand in the NetworkInterfaces block, and nothing stands beside it",
     "wait-beside-group": "nothing depends on the wait, and the wait does not depend on the group",
     "size-limits": "template, resources and user data are within CloudFormation's and EC2's limits",
 }
 
 
-@dataclass(frozen=True)
-class Fault:
-    """One rule that the template breaks, where, and what to do."""
+def check(
+    template: dict[str, Any], spec: ClusterSpec, outside_cidr: str = "", *, is_cluster: bool = True
+) -> list[Fault]:
+    """Every fault of a template.
 
-    rule: str
-    resource: str
-    location: str
-    detail: str
-    fix: str
-
-
-def check(template: dict[str, Any], spec: ClusterSpec, outside_cidr: str = "") -> list[Fault]:
-    """Every fault of a template; one without a fleet has nothing to prove."""
+    is_cluster: it is the cluster's own, where no fleet is a fault: nothing would be proven.
+    """
     model = read_template(template, outside_cidr=outside_cidr or spec.vpc_cidr)
-    faults = list(_sizes(template, model))
+    faults = list(launch_faults(template, model, spec))
+    if is_cluster and not model.fleets:
+        faults.append(
+            Fault(
+                "fleet-missing",
+                "",
+                "Resources",
+                "no AWS::AutoScaling::AutoScalingGroup, so there is no member whose mesh could be judged",
+                "launch the members from one auto scaling group with a launch template",
+            )
+        )
     if model.fleets:
         faults += [
             *_mesh(model, spec),
             *_others(model, outside_cidr or spec.vpc_cidr),
             *(_efa(model) if spec.port_profile is PortProfile.EFA else ()),
-            *_placement(model),
-            *_launch_templates(model),
             *_wait(model),
         ]
     return faults
@@ -138,67 +134,6 @@ def _efa(model: TemplateModel) -> Iterator[Fault]:
                 )
 
 
-def _placement(model: TemplateModel) -> Iterator[Fault]:
-    for logical_id, _, data in model.fleets:
-        placement = name_of((data.get("Placement") or {}).get("GroupName"))
-        strategy = model.resources.get(placement, {}).get("Properties", {}).get("Strategy", "")
-        if strategy != "cluster":
-            continue
-        instance_type = str(data.get("InstanceType", ""))
-        if re.match(r"t\d", instance_type):
-            yield Fault(
-                "cluster-placement",
-                placement,
-                "Properties/Strategy",
-                f"{instance_type} is a T type, which no cluster placement group takes",
-                "choose another type, or placement none",
-            )
-        zones = {
-            json.dumps(model.resources.get(subnet, {}).get("Properties", {}).get("AvailabilityZone", subnet))
-            for subnet in model.subnets
-        }
-        if len(zones) > 1:
-            yield Fault(
-                "cluster-placement",
-                logical_id,
-                "Properties/VPCZoneIdentifier",
-                f"{len(zones)} zones, a cluster placement group has one",
-                "use one subnet, or placement spread or none",
-            )
-
-
-def _launch_templates(model: TemplateModel) -> Iterator[Fault]:
-    for logical_id, group, data in model.fleets:
-        template = name_of(group.get("LaunchTemplate", {}).get("LaunchTemplateId")) or logical_id
-        where = "Properties/LaunchTemplateData"
-        interfaces = data.get("NetworkInterfaces") or []
-        if interfaces and (data.get("SecurityGroupIds") or data.get("SecurityGroups")):
-            yield Fault(
-                "launch-template",
-                template,
-                f"{where}/SecurityGroupIds",
-                "SecurityGroupIds beside NetworkInterfaces: EC2 refuses every launch",
-                "move the groups into the NetworkInterfaces block",
-            )
-        for interface in interfaces:
-            if "SubnetId" in interface:
-                yield Fault(
-                    "launch-template",
-                    template,
-                    f"{where}/NetworkInterfaces",
-                    "a SubnetId in the launch template contradicts the auto scaling group's subnets",
-                    "leave SubnetId out",
-                )
-            if not interface.get("Groups"):
-                yield Fault(
-                    "launch-template",
-                    template,
-                    f"{where}/NetworkInterfaces",
-                    "an interface without Groups gets the VPC's default group instead of the members' own",
-                    "name the members' group in Groups",
-                )
-
-
 def _wait(model: TemplateModel) -> Iterator[Fault]:
     waits = [logical_id for logical_id, _ in model.of_type("AWS::CloudFormation::WaitCondition")]
     groups = {logical_id for logical_id, _, _ in model.fleets}
@@ -236,49 +171,21 @@ def _depends_on(resource: dict[str, Any]) -> list[str]:
     return [value] if isinstance(value, str) else list(value)
 
 
-def _sizes(template: dict[str, Any], model: TemplateModel) -> Iterator[Fault]:
-    fix = "shrink what the template repeats; its size must not depend on the number of nodes"
-    if len(model.resources) > MAX_RESOURCES:
-        yield Fault(
-            "size-limits", "", "Resources", f"{len(model.resources)} resources, at most {MAX_RESOURCES}", fix
-        )
-    size = len(json.dumps(template).encode())
-    if size > MAX_TEMPLATE_BYTES:
-        yield Fault("size-limits", "", "", f"{size} bytes, at most {MAX_TEMPLATE_BYTES}", fix)
-    for logical_id, data in ((i, d) for i, _, d in model.fleets):
-        length = _user_data_bytes(data.get("UserData", ""))
-        if length > MAX_USER_DATA_BYTES:
-            yield Fault(
-                "size-limits",
-                logical_id,
-                "Properties/LaunchTemplateData/UserData",
-                f"user data of about {length} bytes, at most {MAX_USER_DATA_BYTES}",
-                "move it into the archive that nodes fetch",
-            )
-
-
-def _user_data_bytes(value: Any) -> int:
-    """About how long user data becomes: its literal text, and what references stand for."""
-    if isinstance(value, dict):
-        if "Fn::Base64" in value:
-            return _user_data_bytes(value["Fn::Base64"])
-        if "Fn::Join" in value:
-            separator, parts = value["Fn::Join"]
-            return sum(map(_user_data_bytes, parts)) + len(separator) * (len(parts) - 1)
-        return REFERENCE_BYTES
-    return len(str(value).encode())
-
-
 @jsii.implements(cdk.IPolicyValidationPlugin)
 class Guard:
     """The plugin. Synthesis exits 1 on any fault and prints rule, place, fault and fix.
 
+    cluster_template: file name of the template that must hold the fleet; a synthesis without that
+    file is refused too, for then nothing was proven.
     unsafe_rules: the deliberate fault that was asked for: then the mesh's own fault is only
     reported (`report`), or the fault could not be demonstrated. Every other rule holds.
     """
 
-    def __init__(self, spec: ClusterSpec, *, unsafe_rules: str = "", outside_cidr: str = "") -> None:
+    def __init__(
+        self, spec: ClusterSpec, *, cluster_template: str, unsafe_rules: str = "", outside_cidr: str = ""
+    ) -> None:
         self._spec = spec
+        self._cluster_template = cluster_template
         self._unsafe_rules = unsafe_rules
         self._outside_cidr = outside_cidr
 
@@ -296,9 +203,16 @@ class Guard:
 
     def validate(self, context: cdk.IPolicyValidationContext) -> cdk.PolicyValidationPluginReport:
         violations = []
+        names = [Path(path).name for path in context.template_paths]
+        if self._cluster_template not in names:
+            raise ValueError(
+                f"{self._cluster_template} is not among the templates {', '.join(names) or '(none)'}, "
+                "so no mesh was judged; synthesise with --all"
+            )
         for path in context.template_paths:
             template = json.loads(Path(path).read_text(encoding="utf-8"))
-            for fault in check(template, self._spec, self._outside_cidr):
+            is_cluster = Path(path).name == self._cluster_template
+            for fault in check(template, self._spec, self._outside_cidr, is_cluster=is_cluster):
                 tolerated = bool(self._unsafe_rules) and fault.rule == "mesh-impossible"
                 violations.append(_violation(fault, path, "warning" if tolerated else "error"))
         failing = [violation for violation in violations if violation.severity == "error"]

@@ -13,6 +13,8 @@ import pytest
 
 from cluster.spec import ClusterSpec
 from stacks.guard import Guard, check
+from stacks.launch_faults import user_data_bytes
+from stacks.user_data import LIMIT_BYTES
 from tests.stacks.conftest import SHAPES
 from tests.stacks.synthesis import Json, Synthesis, cdk_json, new_app, synthesise
 
@@ -127,6 +129,28 @@ def many_resources(template: Json) -> None:
         template["Resources"][f"R{number}"] = {"Type": "AWS::CDK::Metadata", "Properties": {}}
 
 
+def no_fleet(template: Json) -> None:
+    for logical_id, resource in list(template["Resources"].items()):
+        if resource["Type"] == "AWS::AutoScaling::AutoScalingGroup":
+            del template["Resources"][logical_id]
+
+
+def plain_interface(template: Json) -> None:
+    del launch_data(template)["NetworkInterfaces"][0]["InterfaceType"]
+
+
+def spread_under_a_reservation(template: Json) -> None:
+    (group,) = resources_of(template, "AWS::EC2::PlacementGroup")
+    group["Properties"]["Strategy"] = "spread"
+
+
+def reservation_over_two_zones(template: Json) -> None:
+    launch_data(template)["CapacityReservationSpecification"] = {
+        "CapacityReservationTarget": {"CapacityReservationId": "cr-1"}
+    }
+    del launch_data(template)["Placement"]
+
+
 def one_way_efa(template: Json) -> None:
     (rule,) = resources_of(template, "AWS::EC2::SecurityGroupEgress")
     del rule["Properties"]["DestinationSecurityGroupId"]
@@ -150,7 +174,12 @@ def one_way_efa(template: Json) -> None:
         ("public", admit(IpProtocol="icmp", FromPort=3, ToPort=4, CidrIp="0.0.0.0/0"), "open-to-others"),
         ("public", admit_separately, "open-to-others"),
         ("isolated-efa-existing", one_way_efa, "efa-self-rules"),
+        ("isolated-efa-existing", plain_interface, "efa-interface"),
         ("public", burstable, "cluster-placement"),
+        ("private-pinned-reservation", spread_under_a_reservation, "reservation"),
+        ("isolated-efa-existing", spread_under_a_reservation, "reservation"),
+        ("spread-two-subnets", reservation_over_two_zones, "reservation"),
+        ("public", no_fleet, "fleet-missing"),
         ("spread-two-subnets", cluster_over_two_zones, "cluster-placement"),
         ("public", groups_beside, "launch-template"),
         ("public", subnet_in_interface, "launch-template"),
@@ -176,7 +205,7 @@ def test_an_interface_without_groups_is_refused_twice(public: Synthesis) -> None
     """Members then carry the default group: the launch template is wrong, and no mesh can be proven."""
     broken = copy.deepcopy(public.cluster)
     drop_groups(broken)
-    assert [fault.rule for fault in check(broken, spec_of())] == ["mesh-impossible", "launch-template"]
+    assert {fault.rule for fault in check(broken, spec_of())} == {"mesh-impossible", "launch-template"}
 
 
 def test_a_fault_names_ports_group_and_fix(public: Synthesis) -> None:
@@ -190,8 +219,34 @@ def test_a_fault_names_ports_group_and_fix(public: Synthesis) -> None:
 
 
 def test_the_evidence_stack_has_nothing_to_prove(public: Synthesis) -> None:
-    """A template without a fleet passes."""
-    assert check(public.evidence, spec_of()) == []
+    """A template without a fleet passes, unless it is the cluster's own."""
+    assert check(public.evidence, spec_of(), is_cluster=False) == []
+    assert [fault.rule for fault in check(public.evidence, spec_of())] == ["fleet-missing"]
+
+
+def test_a_synthesis_without_the_clusters_template_is_refused(tmp_path: Path) -> None:
+    """A guard that was given another stack's name has proven nothing."""
+    application = new_app(tmp_path)
+    _fleet_that_opens_master_port_only(cdk.Stack(application, "Bad"))
+    guard = Guard(spec_of(), cluster_template="fullmesh.template.json", unsafe_rules="sg-only-master-port")
+    cdk.Validations.of(application).add_plugins(guard)
+    with pytest.raises(RuntimeError, match="ValidationFailed"):
+        application.synth()
+    text = (tmp_path / "validation-report.json").read_text(encoding="utf-8")
+    assert "fullmesh.template.json is not among the templates Bad.template.json" in text
+
+
+def test_user_data_is_measured_with_what_references_become() -> None:
+    """The handle's address is long, every other reference is a name; the limit is EC2's."""
+    resources = {"Handle1": {"Type": "AWS::CloudFormation::WaitConditionHandle"}}
+    parts = ["#" * 100, {"Ref": "Handle1"}, {"Ref": "AWS::Region"}]
+    assert user_data_bytes({"Fn::Base64": {"Fn::Join": ["-", parts]}}, resources) == 100 + 512 + 160 + 2
+
+
+def test_every_shape_leaves_room_in_the_user_data(shape: Synthesis) -> None:
+    """A longer name in another account must not break a deploy that fits here."""
+    data = shape.launch_data["UserData"]
+    assert user_data_bytes(data, shape.cluster["Resources"]) <= LIMIT_BYTES - 512
 
 
 @pytest.mark.parametrize(("unsafe_rules", "refused"), [("", True), ("sg-only-master-port", False)])
@@ -202,7 +257,9 @@ def test_synthesis_ends_on_a_fault_unless_it_was_asked_for(
     application = new_app(tmp_path)
     stack = cdk.Stack(application, "Bad")
     _fleet_that_opens_master_port_only(stack)
-    cdk.Validations.of(application).add_plugins(Guard(spec_of(), unsafe_rules=unsafe_rules))
+    cdk.Validations.of(application).add_plugins(
+        Guard(spec_of(), cluster_template=stack.template_file, unsafe_rules=unsafe_rules)
+    )
     if refused:
         with pytest.raises(RuntimeError, match="ValidationFailed"):
             application.synth()
@@ -218,7 +275,9 @@ def test_other_rules_hold_while_a_fault_is_shown(tmp_path: Path) -> None:
     application = new_app(tmp_path)
     stack = cdk.Stack(application, "Bad")
     _fleet_that_opens_master_port_only(stack, admitted="0.0.0.0/0")
-    cdk.Validations.of(application).add_plugins(Guard(spec_of(), unsafe_rules="sg-only-master-port"))
+    cdk.Validations.of(application).add_plugins(
+        Guard(spec_of(), cluster_template=stack.template_file, unsafe_rules="sg-only-master-port")
+    )
     with pytest.raises(RuntimeError, match="ValidationFailed"):
         application.synth()
 
