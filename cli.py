@@ -203,7 +203,7 @@ def _causes(options: argparse.Namespace) -> int:
 
 def _demo(options: argparse.Namespace) -> int:
     from cluster.spec import ClusterSpec, SpecError
-    from lab import demo, demo_answer
+    from lab import demo, demo_answer, toolchain
     from lab.progress import Progress
 
     if options.list_faults:
@@ -233,13 +233,13 @@ def _demo(options: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         progress.say("interrupted: the lab was ended, nothing is left running")
         return EXIT_INTERRUPTED
-    except demo.DemoError as error:
+    except (demo.DemoError, toolchain.ToolchainError) as error:
         return _complain(str(error), EXIT_UNKNOWN)
     return demo.exit_status(result)
 
 
 def _lab_up(options: argparse.Namespace) -> int:
-    from lab import demo, demo_answer, supervisor
+    from lab import demo, demo_answer, supervisor, toolchain
     from lab.progress import Progress
 
     progress = Progress()
@@ -254,7 +254,7 @@ def _lab_up(options: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         progress.say("interrupted: the lab was ended, nothing is left running")
         return EXIT_INTERRUPTED
-    except (demo.DemoError, supervisor.LabError) as error:
+    except (demo.DemoError, supervisor.LabError, toolchain.ToolchainError) as error:
         return _complain(str(error), EXIT_UNKNOWN)
     return 0
 
