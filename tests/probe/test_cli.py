@@ -54,6 +54,8 @@ def test_wrong_values_are_refused(
         (["check"], "nothing tells who else is in the cluster"),
         (["check", "--meet", "/shared/x"], "--meet DIRECTORY needs --nodes N"),
         (["check", "--meet", "tcp://10.0.0.4:1"], "needs each member's rank; set RANK, WORLD_SIZE"),
+        (["check", "--no-master-port"], "--no-master-port needs --no-collective"),
+        (["check", "--hostfile", "/no/hosts"], "cannot read host file /no/hosts: No such file"),
         (["node", "mesh"], "cannot read /etc/fullmesh/config.json"),
     ],
 )

@@ -276,3 +276,15 @@ def test_an_index_without_that_release_fails_with_pips_words(boot: Boot, tmp_pat
     (failure,) = failures(answer)
     assert failure["step"] == "torch"
     assert "No matching distribution found for torch==9.9.9" in failure["output"]
+
+
+def test_an_installer_that_hangs_is_ended_at_the_limit(boot: Boot, tmp_path: Path) -> None:
+    """The configured limit ends it, and the row says which limit that was and where it stands."""
+    pip = tmp_path / "pip-0.whl"
+    with zipfile.ZipFile(pip, "w") as file:
+        file.writestr("pip/__main__.py", "import time; time.sleep(100)")
+    config = {"torch_source": "index", "torch_requirement": "torch==2.13.0", "install_limit_s": 4}
+    answer = boot(peer=True, torch=False, config=config, files={pip.name: str(pip)})
+    (failure,) = failures(answer)
+    assert (failure["step"], failure["exit_status"]) == ("torch", 124)
+    assert "gave up after 4 s (install_limit_s in /etc/fullmesh/config.json)" in failure["output"]

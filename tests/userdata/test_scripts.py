@@ -35,13 +35,28 @@ def test_what_the_lab_cannot_run_is_listed(name: str) -> None:
     assert re.search(r"# Branches the local lab does not run", head)
 
 
-def test_the_timer_and_the_check_have_one_period() -> None:
-    """The timer fires as often as check.sh names its runs, or members would not meet."""
-    period_s = int(re.findall(r"PERIOD_S=(\d+)", (USERDATA / "check.sh").read_text())[0])
-    (minutes,) = re.findall(
-        r"^OnCalendar=\*:0/(\d+)$", (USERDATA / "fullmesh-check.timer").read_text(), re.MULTILINE
+@pytest.mark.parametrize(
+    ("minutes", "calendar"),
+    [("5", "0/5"), ("1", "0/1"), ("15", "0/15"), ("7", "0/1"), ("60", "00"), ("", "0/5")],
+)
+def test_the_timer_has_the_members_interval(minutes: str, calendar: str) -> None:
+    """It fires on minutes that all members share; where no hour is a multiple, each minute is looked at."""
+    text = (USERDATA / "bootstrap.sh").read_text()
+    (function,) = re.findall(r"^timer\(\) \{\n.*?^\}\n", text, re.MULTILINE | re.DOTALL)
+    script = f'set -euo pipefail\nHOME_DIR=.\nconfig() {{ echo "{minutes}"; }}\n{function}timer'
+    done = subprocess.run(
+        ["/bin/bash", "-c", script], cwd=USERDATA, capture_output=True, text=True, check=True
     )
-    assert int(minutes) * 60 == period_s
+    assert re.findall(r"^OnCalendar=(.*)$", done.stdout, re.MULTILINE) == [f"*:{calendar} UTC"]
+    assert "WantedBy=timers.target" in done.stdout
+
+
+def test_the_periodic_check_leaves_the_jobs_port_alone() -> None:
+    """check.sh asks for the network only, without MASTER_PORT, in the run that the clock names."""
+    words = (USERDATA / "check.sh").read_text().splitlines()[-1].split()
+    assert words[3:] == [
+        *("check", "--no-master-port", "--no-collective", "--timeout-s", '"$timeout_s"', "--run", '"$run"')
+    ]
 
 
 def test_systemd_reads_the_units(tmp_path: Path) -> None:
