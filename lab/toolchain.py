@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab import sandbox
+
 REPOSITORY = Path(__file__).resolve().parents[1]
 ACCOUNT = "000000000000"  # the control plane's, whatever the credentials
 CDK = REPOSITORY / "node_modules" / "aws-cdk" / "bin" / "cdk"
@@ -134,6 +136,7 @@ def cdk(
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
+            preexec_fn=sandbox.die_with_parent,  # a killed demo leaves no CDK that retries against nothing
         ) as process:
             assert process.stdout is not None  # noqa: S101  (stdout=PIPE above)
             try:
