@@ -136,7 +136,8 @@ def cdk(
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
-            preexec_fn=sandbox.die_with_parent,  # a killed demo leaves no CDK that retries against nothing
+            # One system call: a killed demo must leave no CDK that retries against nothing.
+            preexec_fn=sandbox.die_with_parent,  # noqa: PLW1509 - see above
         ) as process:
             assert process.stdout is not None  # noqa: S101  (stdout=PIPE above)
             try:
