@@ -7,6 +7,7 @@ stdout holds the answer and nothing else; progress goes to stderr.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 import time
 import traceback
@@ -37,6 +38,18 @@ examples:
       on every node of a deployed cluster; rows meet in its bucket
 
 exit status: 0 PASS, 1 FAIL, 2 usage, 3 UNKNOWN
+"""
+
+EXPLAIN_EXAMPLES = """\
+examples:
+  fullmesh explain rank0.log rank1.log
+      the logs of all ranks, plain or as torchrun, Ray, Slurm or CloudWatch wrote them
+  kubectl logs trainer-0 | fullmesh explain -
+      standard input
+  fullmesh explain --json job.log.gz
+      the whole answer for programs; gzip is unpacked
+
+exit status: 0 no fault, 1 determined, 2 usage, 3 undetermined
 """
 
 NODE_EXAMPLES = """\
@@ -76,6 +89,17 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
         "--run", dest="run_id", metavar="RUN", help="name of this check, the same on every member"
     )
     check.set_defaults(run=_check)
+
+    explain = subparsers.add_parser(
+        "explain",
+        help="name the first cause of a failure from its logs",
+        description="Name the first cause of a failed Gloo job from its logs alone, with the lines that show it.",
+        epilog=EXPLAIN_EXAMPLES,
+        formatter_class=raw,
+    )
+    explain.add_argument("logs", nargs="*", metavar="LOG", help="a log, plain or gzip; - is standard input")
+    explain.add_argument("--json", action="store_true", help="print the whole answer as JSON")
+    explain.set_defaults(run=_explain)
 
     node = subparsers.add_parser(
         "node",
@@ -131,26 +155,60 @@ def _check(arguments: argparse.Namespace) -> int:
     return _answered(lambda say: check.check(wish, say, collective=not arguments.no_collective), arguments)
 
 
+def _explain(arguments: argparse.Namespace) -> int:
+    from diagnosis import explain
+
+    if not arguments.logs:
+        sys.stdout.write(explain.EXAMPLE)
+        return EXIT_USAGE
+    try:
+        explanation = explain.explain_files(arguments.logs)
+    except explain.LogError as error:
+        sys.stderr.write(f"fullmesh: {error}\n")
+        return EXIT_USAGE
+    except KeyboardInterrupt:
+        sys.stderr.write("fullmesh: interrupted\n")
+        return EXIT_INTERRUPTED
+    from diagnosis import explain_render as render
+
+    shown = render.to_json(explanation) if arguments.json else render.to_terminal(explanation)
+    _write(shown if shown.endswith("\n") else shown + "\n")
+    return render.exit_code(explanation.verdict)
+
+
+def _write(text: str) -> None:
+    """To stdout in whatever encoding it has: logs hold characters that not every terminal can show."""
+    encoding = sys.stdout.encoding or "utf-8"
+    sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
+    sys.stdout.flush()
+
+
 def _node_stage(arguments: argparse.Namespace) -> int:
     from probe import check
 
-    return _answered(lambda say: check.node_stage(arguments.stage, say), arguments)
+    return _answered(lambda say: contextlib.nullcontext(check.node_stage(arguments.stage, say)), arguments)
 
 
 def _node_failed(arguments: argparse.Namespace) -> int:
     from probe import check
 
     output = _tail(arguments.output) if arguments.output else ""
-    return _answered(lambda say: check.node_failed(arguments.step, arguments.status, output, say), arguments)
+    return _answered(
+        lambda say: contextlib.nullcontext(check.node_failed(arguments.step, arguments.status, output, say)),
+        arguments,
+    )
 
 
-def _answered(stage: Callable[[Say], Answer], arguments: argparse.Namespace) -> int:
+def _answered(
+    stage: Callable[[Say], contextlib.AbstractContextManager[Answer]], arguments: argparse.Namespace
+) -> int:
     """Run a stage with progress on stderr, print its answer, and turn the verdict into an exit status."""
     from probe.board import BoardError
     from probe.discover import DiscoverError
 
     try:
-        answer = stage(_progress())
+        with stage(_progress()) as answer:
+            return _show(answer, arguments)
     except DiscoverError as error:
         sys.stderr.write(f"fullmesh: {error}\n")
         return EXIT_USAGE
@@ -163,6 +221,10 @@ def _answered(stage: Callable[[Say], Answer], arguments: argparse.Namespace) -> 
     except Exception:  # noqa: BLE001 - Python would exit with 1, which means FAIL here; a crash knows nothing
         traceback.print_exc()
         return EXIT_UNKNOWN
+
+
+def _show(answer: Answer, arguments: argparse.Namespace) -> int:
+    """Print the answer where it is this process's to print; the exit status of its verdict."""
     from diagnosis import render  # after the stage, so that no peer waits for it
 
     if answer.shown:

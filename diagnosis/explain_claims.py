@@ -1,0 +1,205 @@
+"""Claims about causes, and what several rules want to know of all facts together."""
+
+from __future__ import annotations
+
+import functools
+import re
+from dataclasses import dataclass, field
+from enum import IntEnum
+from ipaddress import IPv4Address, ip_address
+from typing import Dict, Iterable, List, Mapping, Optional, Set, Tuple
+
+from diagnosis.explain_facts import Book, Fact, Kind
+
+ERRNO_NAMES = {
+    "97": "EAFNOSUPPORT, no such address family",
+    "98": "EADDRINUSE, address already in use",
+    "99": "EADDRNOTAVAIL, cannot assign requested address",
+    "101": "ENETUNREACH, network is unreachable",
+    "104": "ECONNRESET, reset by the peer",
+    "110": "ETIMEDOUT, no answer",
+    "111": "ECONNREFUSED, nothing listens",
+    "113": "EHOSTUNREACH, no such host on the link, or a firewall that rejects",
+}
+GAI_NAMES = {
+    "-1": "EAI_BADFLAGS",
+    "-2": "EAI_NONAME, the name does not exist",
+    "-3": "EAI_AGAIN, the resolver did not answer",
+    "-4": "EAI_FAIL, the resolver failed",
+    "-5": "EAI_NODATA, the name has no address",
+    "-6": "EAI_FAMILY",
+    "-8": "EAI_SERVICE",
+    "-9": "EAI_ADDRFAMILY",
+    "-11": "EAI_SYSTEM",
+}
+# Docker's own default; other private ranges are used by networks and bridges alike.
+_DOCKER = "172.17."
+_EPHEMERAL = range(32768, 61000)
+
+
+class Tier(IntEnum):
+    """How near to the root a cause stands: a higher one is an echo where a lower one is certain."""
+
+    SELF_EVIDENT = 0
+    ABSENCE = 1
+    ENDED = 2
+    SIDE = 3  # worth saying, decides nothing
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A cause with the facts that show it. sure=False: it fits, and nothing decides.
+
+    fields: for the catalogue's command templates. ask: the command that would decide (a template).
+    """
+
+    id: str
+    facts: Tuple[Fact, ...]
+    summary: str
+    subject: str = "cluster"
+    sure: bool = True
+    tier: Tier = Tier.SELF_EVIDENT
+    fields: Mapping[str, object] = field(default_factory=dict)
+    remediation: Optional[str] = None
+    ask: Optional[str] = None
+
+
+def suspects(
+    ids: Iterable[str], facts: Iterable[Fact], summary: str, ask: Optional[str] = None
+) -> List[Claim]:
+    """Candidates in order, all from the same facts."""
+    shown = tuple(facts)
+    return [Claim(id=item, facts=shown, summary=summary, sure=False, ask=ask) for item in ids]
+
+
+def node(rank: Optional[int]) -> str:
+    return "cluster" if rank is None else f"node:{rank}"
+
+
+def host_of(fact: Fact) -> str:
+    """Host as the message names it; blanks are part of it."""
+    return fact.values.get("host") or fact.get("bare")
+
+
+def setting(fact: Fact) -> str:
+    return fact.get("value") or fact.get("next")
+
+
+def listed_ranks(text: str) -> Tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d{1,6}", text))
+
+
+def real_port(printed: str) -> str:
+    """A port that Gloo printed, in words: most releases print it with its bytes swapped."""
+    if not re.fullmatch(r"[0-9]{1,5}", printed) or not 0 < int(printed) < 65536:
+        return "unknown"
+    number = int(printed)
+    swapped = (number & 0xFF) << 8 | number >> 8
+    # Gloo's listeners take ports of the kernel's range: that tells releases that print it right.
+    if number in _EPHEMERAL and swapped not in _EPHEMERAL:
+        return printed
+    return f"{swapped} (printed with its bytes swapped, {printed})"
+
+
+def address(text: str) -> Optional[object]:
+    try:
+        return ip_address(text.split("%", maxsplit=1)[0])
+    except ValueError:
+        return None
+
+
+def is_loopback(text: str) -> bool:
+    return text.startswith("127.") or text in ("::1", "localhost", "ip6-localhost", "::ffff:127.0.0.1")
+
+
+def is_unroutable(text: str) -> Optional[str]:
+    """What kind of interface has an address that members of other hosts never reach; None if they may."""
+    if text.startswith(_DOCKER):
+        return "Docker's default bridge"
+    if text.startswith("169.254.") or text.lower().startswith("fe80"):
+        return "a link-local address"
+    return None
+
+
+def numeric_name(text: str) -> Optional[int]:
+    """The host name behind 0.x.x.x: the resolver read a number as an address."""
+    found = address(text)
+    if isinstance(found, IPv4Address) and 0 < int(found) < 1 << 24:
+        return int(found)
+    return None
+
+
+class View:
+    """The book, and what follows from all of it."""
+
+    def __init__(self, book: Book) -> None:
+        self.book = book
+
+    @functools.cached_property
+    def world_size(self) -> Optional[int]:
+        sizes = {
+            fact.number("size") for fact in self.book.all(Kind.STORE_JOINED, Kind.STORE_BARRIER, Kind.MEMBER)
+        } | {fact.number("value") for fact in self.book.settings("WORLD_SIZE")}
+        known = {size for size in sizes if size}
+        return next(iter(known)) if len(known) == 1 else None
+
+    @functools.cached_property
+    def master(self) -> Tuple[Optional[str], Optional[str]]:
+        """(host, port) of the store, as far as the logs show them."""
+        for fact in self.book.all(Kind.STORE_TIMEOUT, Kind.STORE_ERRNO, Kind.STORE_GAI):
+            if host_of(fact).strip():
+                return host_of(fact).strip(), fact.get("port") or None
+        for fact in self.book.settings("MASTER_ADDR"):
+            if setting(fact):
+                ports = [setting(port) for port in self.book.settings("MASTER_PORT") if setting(port)]
+                return setting(fact), ports[0] if ports else None
+        for fact in self.book.settings("rdzv_endpoint"):
+            host, _, port = setting(fact).partition(":")
+            return host or None, port or None
+        return None, None
+
+    @functools.cached_property
+    def ranks(self) -> Set[int]:
+        """Ranks that printed something."""
+        return {fact.rank for facts in self.book.facts.values() for fact in facts if fact.rank is not None}
+
+    @functools.cached_property
+    def several_hosts(self) -> bool:
+        """Whether anything shows that the job ran on more than one host."""
+        book = self.book
+        counts = [setting(fact).split(":")[-1] for fact in book.settings("nnodes")]
+        if any(re.fullmatch(r"[0-9]{1,6}", count) and int(count) > 1 for count in counts):
+            return True
+        remote = {fact.get("ip") for fact in book.all(Kind.PAIR_ERROR, Kind.PEER_CLOSED, Kind.PEER_RESET)}
+        master = self.master[0]
+        return (
+            len(book.nodes) > 1
+            or any(rank >= 8 for rank in self.ranks)
+            or any(ip and not is_loopback(ip) for ip in remote)
+            or (master is not None and not is_loopback(master))
+        )
+
+    @functools.cached_property
+    def mesh_begun(self) -> Tuple[Fact, ...]:
+        """Facts that only a rank which reached the store can print."""
+        return tuple(
+            self.book.all(
+                Kind.PAIR_ERROR,
+                Kind.PAIR_HIDDEN,
+                Kind.PAIR_TIMEOUT,
+                Kind.OPERATION_TIMEOUT,
+                Kind.PEER_CLOSED,
+                Kind.SIZE_MISMATCH,
+                Kind.STORE_KEY,
+            )
+        )
+
+    def fields(self) -> Dict[str, object]:
+        """What the logs show of the values that commands need."""
+        host, port = self.master
+        return {
+            "master_address": host,
+            "master_port": port,
+            "world_size": self.world_size,
+            "nodes": self.world_size,
+        }

@@ -1,0 +1,80 @@
+"""An explanation as JSON, as text for a terminal, and as an exit status."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Dict, List
+
+from cluster.serial import encode
+from diagnosis.causes import CATALOGUE
+from diagnosis.explain_decide import Explained, Explanation, Outcome
+from diagnosis.words import plain, shell_lines, wrapped
+
+_EXIT_CODES = {Outcome.NO_FAULT: 0, Outcome.DETERMINED: 1, Outcome.UNDETERMINED: 3}
+_SHOWN_CHARACTERS = 160
+
+
+def exit_code(verdict: Outcome) -> int:
+    """0 no fault, 1 determined, 3 undetermined."""
+    return _EXIT_CODES[verdict]
+
+
+def to_json(explanation: Explanation) -> str:
+    """The whole answer; ids and data are stable, prose is not."""
+    document: Dict[str, Any] = encode(explanation)
+    first = {"schema_version": document.pop("schema_version")}
+    return json.dumps({**first, **document}, indent=2)
+
+
+def to_terminal(explanation: Explanation) -> str:
+    """For a person: verdict, causes with their lines and remedies, then what follows from them."""
+    blocks = [_headline(explanation)]
+    blocks += [_block(item) for item in explanation.causes]
+    if explanation.consequences:
+        ids = ", ".join(dict.fromkeys(item.id for item in explanation.consequences))
+        blocks.append("\n".join(wrapped(f"What follows from it, or stands beside it: {ids}.")))
+    if explanation.candidates:
+        blocks.append(_candidates(explanation))
+    if explanation.next_command is not None:
+        blocks.append("What would decide:\n" + "\n".join(shell_lines(explanation.next_command, indent=4)))
+    return "\n\n".join(blocks) + "\n"
+
+
+def _headline(explanation: Explanation) -> str:
+    read = f"{explanation.lines} line{'' if explanation.lines == 1 else 's'} read"
+    if explanation.verdict is Outcome.DETERMINED:
+        return f"{explanation.causes[0].id}: {CATALOGUE[explanation.causes[0].id].title}  ({read})"
+    if explanation.verdict is Outcome.NO_FAULT:
+        return f"no fault  ({read})"
+    if explanation.candidates:
+        return f"undetermined: these lines fit several causes  ({read})"
+    return f"undetermined: nothing in these lines is known to be a cause  ({read})"
+
+
+def _evidence(item: Explained) -> List[str]:
+    lines = []
+    for place in item.evidence:
+        text = plain(place.text)
+        text = text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "..."
+        lines.append(f"    {plain(place.file)}:{place.line}: {text}")
+    return lines
+
+
+def _block(item: Explained) -> str:
+    lines = [f"{item.id} at {item.subject}", *wrapped(item.summary, indent=2), *_evidence(item)]
+    if item.commands or item.remediation:
+        lines += wrapped(item.remediation, indent=2)
+    for command in item.commands:
+        lines += shell_lines(command, indent=4)
+    return "\n".join(lines)
+
+
+def _candidates(explanation: Explanation) -> str:
+    lines = []
+    summary = ""
+    for number, item in enumerate(explanation.candidates, 1):
+        if item.summary != summary:
+            summary = item.summary
+            lines += [*wrapped(summary, indent=2), *_evidence(item)]
+        lines.append(f"  {number}. {item.id:<26} {CATALOGUE[item.id].title}")
+    return "\n".join(lines)

@@ -1,0 +1,361 @@
+"""Rules about the store and the launcher: who came, what they dialled, what they were told."""
+
+from __future__ import annotations
+
+import re
+from typing import Dict, Iterable, List, Optional, Set
+
+from diagnosis.environment import host_is_well_formed
+from diagnosis.explain_address import PROBE
+from diagnosis.explain_claims import (
+    ERRNO_NAMES,
+    GAI_NAMES,
+    Claim,
+    Tier,
+    View,
+    address,
+    host_of,
+    is_loopback,
+    node,
+    setting,
+    suspects,
+)
+from diagnosis.explain_facts import Fact, Kind
+
+DIAL = "nc -zv -w 3 {master_address} {master_port}"
+# Words that stand where a launcher should have put a name.
+_PLACEHOLDER = re.compile(
+    r"__\w+__|<.*>|\$.*|\{.*\}|%\(.*|(?i:none|null|undefined|nan|your[-_].*|master[-_]?(?:addr|ip|node[-_]ip)|\w*placeholder\w*)"
+)
+_LIKE_ADDRESS = re.compile(r"[\d.]*\d\.[\d.]*")
+_UNREACHABLE = ("101", "110", "113")
+
+
+def rendezvous_claims(view: View) -> List[Claim]:
+    """Everything about MASTER_ADDR, the store's connection and torchrun's rendezvous."""
+    return [
+        *_settings(view),
+        *_listeners(view),
+        *_lookups(view),
+        *_launcher(view),
+        *_connects(view),
+        *_elastic(view),
+        *_store_ended(view),
+    ]
+
+
+def malformed(host: str) -> str:
+    """Why a value can be no host; "" when it can."""
+    if host != host.strip():
+        return "it begins or ends with a blank"
+    if _PLACEHOLDER.fullmatch(host):
+        return "it is a placeholder that nobody replaced"
+    if not host_is_well_formed(host):
+        return "a host has no blanks, brackets, quotes, scheme, port or path"
+    if _LIKE_ADDRESS.fullmatch(host) and address(host) is None:
+        return "it looks like an address and is none"
+    return ""
+
+
+def _settings(view: View) -> List[Claim]:
+    claims: List[Claim] = []
+    for fact in view.book.all(Kind.ENV_MISSING):
+        name = fact.get("name")
+        claims.append(
+            Claim(
+                id="env-missing",
+                facts=(fact,),
+                subject=node(fact.rank),
+                summary=f"{name} is not set: the script was not started by torchrun or another launcher that sets it",
+                fields={"name": name},
+            )
+        )
+    values = view.book.settings("MASTER_ADDR")
+    empty = [fact for fact in values if not setting(fact)]
+    blank = [
+        fact
+        for fact in view.book.all(Kind.STORE_TIMEOUT, Kind.STORE_GAI, Kind.STORE_ERRNO)
+        if ("host" in fact.values or "bare" in fact.values) and not host_of(fact).strip()
+    ]
+    for fact in blank:
+        bracketed = "[]:" in fact.place.text and fact.kind is Kind.STORE_ERRNO
+        cause = "hostname-empty" if bracketed else "master-addr-empty"
+        what = "a host name is blank" if bracketed else "MASTER_ADDR is empty"
+        claims.append(Claim(id=cause, facts=(fact,), summary=f"{what}: the message names no host"))
+    if empty and not any(setting(fact) for fact in values) and not view.book.has(Kind.PROGRESS):
+        claims.append(
+            Claim(
+                id="master-addr-empty",
+                facts=tuple(empty[:2]),
+                summary="MASTER_ADDR is empty: the launcher did not find the first host's address",
+            )
+        )
+    failing = view.book.has(Kind.STORE_TIMEOUT, Kind.STORE_GAI, Kind.STORE_ERRNO, Kind.OTHER_ERROR)
+    for fact in values:
+        value = setting(fact).strip("'\"")
+        if failing and value and not value.startswith(("$", "<", "{", "`")) and malformed(value):
+            claims.append(_malformed(fact, value))
+    return claims
+
+
+def _malformed(fact: Fact, host: str) -> Claim:
+    return Claim(
+        id="master-addr-malformed",
+        facts=(fact,),
+        subject=node(fact.rank),
+        summary=f"the store's host is {host!r}: {malformed(host) or 'it holds a character that does not show'}",
+        fields={"master_port": fact.get("port")},
+    )
+
+
+def _listeners(view: View) -> List[Claim]:
+    gloo = {(fact.place.file, fact.place.line) for fact in view.book.all(Kind.GLOO_BIND)}
+    taken = [f for f in view.book.all(Kind.PORT_TAKEN) if (f.place.file, f.place.line) not in gloo]
+    claims = []
+    if taken and not view.book.progress_after(taken):
+        first = next((fact for fact in taken if fact.get("port") or fact.get("last")), taken[0])
+        port = first.get("port") or first.get("last")
+        claims.append(
+            Claim(
+                id="port-in-use",
+                facts=(first,),
+                subject=node(first.rank),
+                summary=f"port {port or '(not named)'} of this host is held by another process",
+                fields={"master_port": port},
+            )
+        )
+    for fact in view.book.all(Kind.LIBUV)[:1]:
+        claims.append(
+            Claim(id="libuv-missing", facts=(fact,), summary="this build of torch has no libuv store")
+        )
+    for fact in view.book.all(Kind.PROXY)[:1]:
+        summary = "a proxy answered in place of the member"
+        claims.append(Claim(id="proxy-sidecar", facts=(fact,), summary=summary))
+    strange = view.book.all(Kind.STORE_STRANGER)
+    if strange:
+        claims += suspects(
+            ("port-in-use", "proxy-sidecar", "version-mismatch"),
+            strange[:1],
+            "something answers at the store's port that is no store of this torch",
+            ask="sudo ss -ltnp 'sport = :{master_port}'",
+        )
+    return claims
+
+
+def _lookups(view: View) -> List[Claim]:
+    """Names that the resolver does not know. Noise when the store was reached all the same."""
+    claims: List[Claim] = []
+    by_host: Dict[str, Fact] = {}
+    for fact in view.book.all(Kind.STORE_GAI):
+        if "host" in fact.values and host_of(fact).strip():
+            by_host.setdefault(host_of(fact), fact)
+    for host, fact in by_host.items():
+        later = [item for item in view.mesh_begun if item.order > fact.order]
+        reached = any(item.rank == fact.rank and item.place.file == fact.place.file for item in later)
+        if reached or view.book.progress_after([fact]):
+            continue
+        code = fact.get("code")
+        why = f"gai error {code}: {GAI_NAMES.get(code, 'unknown')}"
+        if malformed(host) or address(host) is not None:
+            claims.append(_malformed(fact, host))
+        else:
+            claims.append(
+                Claim(
+                    id="master-addr-unresolvable",
+                    facts=(fact,),
+                    subject=node(fact.rank),
+                    summary=f"the store's host {host} does not resolve ({why}; IPv6 in the message means nothing)",
+                    fields={"name": host, "master_port": fact.get("port")},
+                )
+            )
+    return claims
+
+
+def _launcher(view: View) -> List[Claim]:
+    """Two rendezvous in place of one, or a second port that is closed."""
+    claims: List[Claim] = []
+    failed = view.book.all(
+        Kind.RENDEZVOUS, Kind.STORE_TIMEOUT, Kind.STORE_RESET, Kind.STORE_WAIT, Kind.PEER_RESET
+    )
+    ids: Dict[str, Fact] = {}
+    for fact in view.book.all(Kind.RUN_ID):
+        ids.setdefault(setting(fact).strip("'\""), fact)
+    random = [fact for fact in ids.values() if fact.get("random")]
+    told = [fact for name, fact in ids.items() if name and not name.startswith(("$", "<", "{"))]
+    if failed and len(told) > 1:
+        names = ", ".join(list(ids)[:3])
+        why = "each node made up its own, as no --rdzv-id was given" if len(random) > 1 else "they differ"
+        claims.append(
+            Claim(
+                id="rdzv-id-mismatch",
+                facts=tuple(told[:2]),
+                summary=f"nodes wait in different rendezvous: {names} ({why})",
+                fields={"run_id": "job1"},
+            )
+        )
+    elif failed and random and view.several_hosts:
+        summary = "no --rdzv-id was given, so each of the nodes makes up its own and waits alone"
+        claims.append(
+            Claim(id="rdzv-id-mismatch", facts=(random[0],), summary=summary, fields={"run_id": "job1"})
+        )
+    endpoints = {setting(fact).strip("'\"") for fact in view.book.settings("rdzv_endpoint")}
+    hosts = {item.rpartition(":")[0] or item for item in endpoints}
+    for done in view.book.all(Kind.RENDEZVOUS_DONE):
+        late = [
+            fact
+            for fact in view.book.all(Kind.STORE_TIMEOUT)
+            if fact.order > done.order and fact.get("port") == done.get("port") and host_of(fact) in hosts
+        ]
+        if late and f"{host_of(late[0])}:{done.get('port')}" not in endpoints:
+            claims.append(
+                Claim(
+                    id="rdzv-port-blocked",
+                    facts=(done, late[0]),
+                    summary=f"the rendezvous at {', '.join(sorted(endpoints))} passed, and the store that it chose, "
+                    f"port {done.get('port')} of the same host, does not answer",
+                    fields=view.fields(),
+                )
+            )
+            break
+    return claims
+
+
+def _connects(view: View) -> List[Claim]:
+    """The store that does not answer."""
+    book = view.book
+    errors = [f for f in book.all(Kind.STORE_ERRNO) if f.get("errno") and host_of(f).strip()]
+    errors = [f for f in errors if not book.progress_after([f])]
+    timeouts = [fact for fact in book.all(Kind.STORE_TIMEOUT) if not fact.get("retry")]
+    hard = [fact for fact in errors if fact.get("errno") in _UNREACHABLE]
+    if hard and not _reached_later(view, hard[0]):
+        fact = hard[0]
+        number = fact.get("errno")
+        return [
+            Claim(
+                id="master-unreachable",
+                facts=(fact,),
+                subject=node(fact.rank),
+                summary=f"{host_of(fact)} port {fact.get('port')} cannot be reached (errno {number}: "
+                f"{ERRNO_NAMES[number]}); a name in brackets is reverse DNS, not what was dialled",
+                tier=Tier.ABSENCE,
+                fields={"master_address": host_of(fact), "master_port": fact.get("port")},
+            )
+        ]
+    shown = timeouts or errors
+    if not shown or _reached_later(view, shown[-1]):
+        return []
+    hosts = {host_of(fact).strip() for fact in shown if host_of(fact).strip()}
+    if hosts and all(is_loopback(host) for host in hosts):
+        return suspects(
+            ("master-addr-not-a-member", "peer-missing", "store-host-exited"),
+            shown[:1],
+            "the store is looked for on loopback: right on rank 0's host alone, and only while rank 0 runs",
+            ask="echo $MASTER_ADDR; sudo ss -ltnp 'sport = :{master_port}'",
+        )
+    refused = any(fact.get("errno") == "111" for fact in errors)
+    ids = [
+        "peer-missing",
+        "master-addr-not-a-member",
+        "store-host-exited",
+        "env-inconsistent",
+        "rdzv-host-unrecognised",
+    ]
+    if not refused:
+        ids = [
+            "master-unreachable",
+            "master-addr-not-a-member",
+            "peer-missing",
+            "sg-no-self-ingress",
+            "os-firewall-drop",
+        ]
+    if any(host.startswith("172.17.") for host in hosts):
+        ids.insert(1, "wrong-interface")
+    where = f" at {', '.join(sorted(hosts)[:3])}" if hosts else ""
+    why = (
+        "nothing listens" if refused else "nobody answered in the whole time: no host, a filter, or no rank 0"
+    )
+    return suspects(
+        ids,
+        shown[:1],
+        f"the store{where} was not reached, and the text tells no more than that {why}",
+        ask=DIAL,
+    )
+
+
+def _reached_later(view: View, fact: Fact) -> bool:
+    """The same speaker got past the store."""
+    return any(
+        item.order > fact.order and item.rank == fact.rank and item.place.file == fact.place.file
+        for item in view.mesh_begun
+    ) or bool(view.book.progress_after([fact]))
+
+
+def _elastic(view: View) -> List[Claim]:
+    """torchrun's own rendezvous, where nothing else said why."""
+    claims: List[Claim] = []
+    facts = {fact.get("error"): fact for fact in reversed(view.book.all(Kind.RENDEZVOUS))}
+    connection, timeout, closed = facts.get("connection"), facts.get("timeout"), facts.get("closed")
+    if connection is not None:
+        own = _own_endpoint(view, view.book.all(Kind.LOCAL_NODE))
+        if own is not None:
+            summary = f"the node {setting(own)} is the rendezvous host itself and could not connect to itself"
+            claims.append(Claim(id="rdzv-host-unrecognised", facts=(own, connection), summary=summary))
+        else:
+            claims += suspects(
+                ("rdzv-host-unrecognised", "master-unreachable", "peer-missing", "port-in-use"),
+                (connection,),
+                "the rendezvous store was not reached: its host did not serve it, or the way there is closed",
+                ask="getent ahosts $(hostname); nc -zv -w 3 {master_address} {master_port}",
+            )
+    if timeout is not None:
+        claims += suspects(
+            ("peer-missing", "rdzv-id-mismatch", "rdzv-host-unrecognised", "peer-late"),
+            (timeout,),
+            "too few nodes came to the rendezvous",
+            ask="fullmesh explain LOG_OF_EACH_NODE...",
+        )
+    if closed is not None:
+        claims += suspects(
+            ("stale-store", "peer-died"),
+            (closed,),
+            "the rendezvous of this id was closed already: an earlier run's, or another node ended",
+            ask="torchrun --rdzv-id=$(date +%s) ...",
+        )
+    if facts.get("heartbeat") is not None:
+        summary = "a node sent no heartbeat any more"
+        claims += suspects(("peer-died", "host-unreachable"), (facts["heartbeat"],), summary, ask=PROBE)
+    return claims
+
+
+def _own_endpoint(view: View, local: Iterable[Fact]) -> Optional[Fact]:
+    hosts: Set[str] = {
+        setting(fact).strip("'\"").rpartition(":")[0] for fact in view.book.settings("rdzv_endpoint")
+    }
+    return next((fact for fact in local if setting(fact) in hosts), None)
+
+
+def _store_ended(view: View) -> List[Claim]:
+    closed = view.book.all(Kind.STORE_CLOSED)
+    resets = view.book.all(Kind.STORE_RESET)
+    if view.book.progress_after([*closed, *resets]):
+        return []
+    if closed:
+        return [
+            Claim(
+                id="store-host-exited",
+                facts=(closed[0],),
+                summary="the store closed the connection: the process that serves it (rank 0 or torchrun's agent) "
+                "ended; its last lines tell why",
+                tier=Tier.ENDED,
+            )
+        ]
+    return (
+        suspects(
+            ("store-host-exited", "benign-retry", "listen-backlog", "proxy-sidecar"),
+            resets[:1],
+            "the connection to the store was reset; whether a retry succeeded is not in the text",
+            ask="fullmesh explain RANK0.log",
+        )
+        if resets
+        else []
+    )

@@ -1,0 +1,171 @@
+"""What torch's store and its sockets print (socket.cpp, TCPStore.cpp, Utils.hpp), from 1.8 on."""
+
+from __future__ import annotations
+
+from diagnosis.explain_facts import Kind
+from diagnosis.signatures import Signature
+
+# "[name]:port", "name:port" or "[::ffff:10.0.0.1]:port"
+_PEER = r"(?:\[(?P<host>[^\]]{0,253})\]|(?P<bare>[^\s\[\]:(]{0,253})):(?P<port>\d{1,5})"
+# "(name, port)": blanks of the name are part of it
+_PAIR = r"\((?P<host>[^()]{0,253}), ?(?P<port>\d{1,5})\)"
+_ERRNO = r"\(errno: (?P<errno>\d{1,3}) - (?P<error>[^)]{1,80})\)"
+_IPV6_ERRNO = r"\(errno: (?:97|99) - [^)]{1,80}\)"
+
+SIGNATURES = (
+    # --- connecting -------------------------------------------------------------------------
+    Signature(
+        Kind.STORE_TIMEOUT,
+        "socket has timed out",
+        rf"client socket has timed out after (?P<after>\d{{1,12}} ?m?s) while trying to connect to {_PAIR}",
+    ),
+    Signature(
+        Kind.STORE_TIMEOUT,
+        "connect() timed out",
+        r"\bconnect\(\) timed out\. Original timeout was (?P<after>\d{1,12} ms)",
+    ),
+    Signature(
+        Kind.STORE_TIMEOUT,
+        "failed to connect/validate",
+        r"failed to connect/validate to host (?P<host>\S{0,253}?):(?P<port>\d{1,5}) - timed out",
+    ),
+    Signature(
+        Kind.STORE_TIMEOUT,
+        "server socket on",
+        r"server socket on \[?(?P<host>[^\]\s]{0,253}?)\]?:(?P<port>\d{1,5}) has timed out, will retry",
+        fixed={"retry": "yes"},
+    ),
+    Signature(
+        Kind.NOISE,
+        "errno: 9",
+        rf"socket (?:on \S+ )?(?:cannot be initialized|has failed to (?:connect|bind)).{{0,300}}{_IPV6_ERRNO}",
+        fixed={"about": "ipv6"},
+    ),
+    Signature(
+        Kind.STORE_ERRNO,
+        "socket has failed to connect",
+        rf"(?:client|server) socket has failed to connect to (?:any network address of )?{_PEER} {_ERRNO}",
+        every=True,
+    ),
+    Signature(
+        Kind.STORE_ERRNO,
+        "socket has failed to connect to any",
+        rf"socket has failed to connect to any network address of {_PAIR}(?:\. The client socket has failed to "
+        rf"connect to \S+ {_ERRNO})?",
+        fixed={"final": "yes"},
+    ),
+    Signature(
+        Kind.STORE_ERRNO,
+        "not yet listening",
+        rf"server socket on {_PEER} is not yet listening {_ERRNO}",
+    ),
+    Signature(
+        Kind.STORE_ERRNO,
+        "is listening yet",
+        rf"No socket on {_PAIR} is listening yet",
+        fixed={"errno": "111"},
+    ),
+    Signature(
+        Kind.STORE_GAI,
+        "cannot be retrieved (gai",
+        rf"(?:IPv[46] )?network addresses of {_PAIR} cannot be retrieved \(gai error: (?P<code>-?\d{{1,3}})",
+    ),
+    Signature(
+        Kind.STORE_GAI,
+        "getaddrinfo",
+        r"getaddrinfo(?:\(\))? (?:failed|error)?[^-]{0,40}(?P<code>-\d{1,2})\b",
+    ),
+    Signature(
+        Kind.STORE_GAI,
+        "socket.gaierror",
+        r"socket\.gaierror: \[Errno (?P<code>-\d{1,3})\]",
+    ),
+    Signature(
+        Kind.NOISE,
+        "hostname of the client socket",
+        r"hostname of the client socket cannot be retrieved",
+        fixed={"about": "reverse lookup"},
+    ),
+    Signature(
+        Kind.NOISE,
+        "Failed to bind to ipv6",
+        r"Failed to bind to ipv6 address, trying ipv4",
+        fixed={"about": "ipv6"},
+    ),
+    # --- who came ---------------------------------------------------------------------------
+    Signature(
+        Kind.STORE_JOINED,
+        "imed out after",
+        r"Timed out after (?P<after>\d{1,9}) seconds waiting for (?:clients|workers)\. "
+        r"(?P<joined>\d{1,6})/(?P<size>\d{1,6}) (?:clients|workers) joined",
+    ),
+    Signature(
+        Kind.STORE_BARRIER,
+        "store based barrier",
+        r"store based barrier on rank:? (?P<rank>\d{1,6}), for key: \S{1,200}? \(world_size=(?P<size>\d{1,6}), "
+        r"(?:worker_count|num_workers_joined)=(?P<joined>\d{1,6})",
+    ),
+    Signature(
+        Kind.STORE_BARRIER,
+        "aiting on barrier on rank",
+        r"barrier on rank (?P<rank>\d{1,6}), for key prefix: \S{1,200} \(world_size=(?P<size>\d{1,6}), "
+        r"missing_ranks=\[?(?P<ranks>[^\])]{0,300})",
+    ),
+    Signature(
+        Kind.STORE_BARRIER, "members to join", r"timed out waiting for all (?P<size>\d{1,6}) members to join"
+    ),
+    Signature(
+        Kind.STORE_KEY,
+        "wait timeout after",
+        r"wait timeout after (?P<ms>\d{1,12})ms, keys?: (?P<keys>\S{1,300})",
+    ),
+    Signature(
+        Kind.STORE_KEY,
+        "imeout waiting for key",
+        r"Timeout waiting for key: (?P<keys>\S{1,300}) after (?P<ms>\d{1,12}) ms",
+    ),
+    Signature(
+        Kind.STORE_KEY,
+        "barrier timeout after",
+        r"barrier timeout after (?P<ms>\d{1,12})ms, key: (?P<keys>\S{1,300})",
+    ),
+    Signature(Kind.STORE_WAIT, "Socket Timeout", r"\bSocket Timeout\b"),
+    Signature(Kind.STORE_WAIT, "waitForInput", r"waitForInput: .{0,200}(?:timed out after|likely a timeout)"),
+    # --- an established connection ----------------------------------------------------------
+    Signature(
+        Kind.STORE_CLOSED, "onnection was likely closed", r"Failed to (?:recv, got|send, sent) 0 bytes"
+    ),
+    Signature(Kind.STORE_CLOSED, "TCPStore server has shut", r"TCPStore server has shut down too early"),
+    Signature(
+        Kind.STORE_RESET,
+        "onnection reset by peer",
+        r"(?:recvValue\w*|sendBytes|recvBytes|recvVector|doWait|SocketImpl|TCPStore|DistNetworkError|Utils\.hpp|store->get)"
+        r".{0,400}[Cc]onnection reset by peer",
+    ),
+    Signature(
+        Kind.STORE_RESET,
+        "Broken pipe",
+        r"(?:recvValue\w*|sendBytes|recvBytes|SocketImpl|TCPStore|DistNetworkError|Utils\.hpp).{0,400}Broken pipe",
+    ),
+    Signature(Kind.STORE_STRANGER, "Ping failed", r"Ping failed, invalid value returned from server"),
+    Signature(
+        Kind.RECORD, "Client sent invalid command", r"Client sent invalid command", fixed={"weak": "yes"}
+    ),
+    Signature(
+        Kind.RECORD, "is corrupt", r"The (?:rendezvous state|state object) is corrupt", fixed={"weak": "yes"}
+    ),
+    Signature(
+        Kind.PROXY, "upstream connect error", r"upstream connect error or disconnect/reset before headers"
+    ),
+    # --- listening --------------------------------------------------------------------------
+    Signature(
+        Kind.PORT_TAKEN,
+        "ddress already in use",
+        r"(?:failed to (?:bind|listen)[^\n]{0,200}?(?:\]|\d|\w):(?P<port>\d{2,5})\b[^\n]{0,80})?"
+        r"[Aa]ddress already in use(?:.{0,40}?:(?P<last>\d{2,5})\b)?",
+    ),
+    Signature(Kind.PORT_TAKEN, "EADDRINUSE", r"(?:port: (?P<port>\d{2,5}),.{0,80})?EADDRINUSE"),
+    Signature(Kind.PORT_TAKEN, "already in use", r"on \S{1,253}, port: (?P<port>\d{2,5}) already in use"),
+    Signature(Kind.FILE_EXISTS, "File already exists", r"[Ff]ile already exists:? ?(?P<name>\S{0,300})"),
+    Signature(Kind.LIBUV, "libuv", r"PyTorch was buil[dt] without libuv"),
+)
