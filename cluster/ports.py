@@ -39,6 +39,9 @@ class PortRange:
 
 ALL_PORTS = PortRange(0, 65535)
 
+DEFAULT_EPHEMERAL_PORTS = PortRange(32768, 60999)
+"""net.ipv4.ip_local_port_range where nothing is configured (net/ipv4/af_inet.c): Gloo's listeners."""
+
 
 @dataclass(frozen=True)
 class PortSet:

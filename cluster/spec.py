@@ -14,7 +14,7 @@ import typing
 from dataclasses import dataclass, field, fields
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from cluster.ports import PortRange, PortSet
+from cluster.ports import DEFAULT_EPHEMERAL_PORTS, PortRange, PortSet
 from cluster.settings import (
     Architecture,
     Capacity,
@@ -46,9 +46,6 @@ __all__ = [
     "SpecError",
     "TorchSource",
 ]
-
-DEFAULT_EPHEMERAL_PORTS = PortRange(32768, 60999)
-"""net.ipv4.ip_local_port_range of Linux: where Gloo's listeners come from."""
 
 LOG_RETENTION_DAYS = (1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731)
 """What CloudWatch Logs accepts (its list goes on; evidence of a proof is not kept longer)."""

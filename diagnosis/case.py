@@ -7,9 +7,9 @@ from typing import Dict, Iterable, List, Optional, Sequence, Tuple
 
 from cluster.flows import Reachability, reachability
 from cluster.lookup import Lookup
-from cluster.ports import PortRange, PortSet
+from cluster.ports import DEFAULT_EPHEMERAL_PORTS, PortRange, PortSet
 from cluster.snapshot import ClusterSnapshot
-from diagnosis.firewalls import DEFAULT_EPHEMERAL, HostFirewalls
+from diagnosis.firewalls import HostFirewalls
 from diagnosis.matrix import Flow, Pair, ReachabilityMatrix
 from diagnosis.membership import Expectation, Member, Roster, pair_subject
 from diagnosis.report import PortKind
@@ -152,7 +152,7 @@ class Case:
             if member.report and member.report.host and member.report.host.local_port_range
         ]
         if not ranges:
-            return DEFAULT_EPHEMERAL
+            return DEFAULT_EPHEMERAL_PORTS
         return PortRange(min(item.first for item in ranges), max(item.last for item in ranges))
 
     def _reachability(self) -> Optional[Reachability]:

@@ -5,14 +5,11 @@ from __future__ import annotations
 import errno
 from typing import Dict, Iterable, Optional, Set, Tuple
 
-from cluster.ports import PortRange
+from cluster.ports import DEFAULT_EPHEMERAL_PORTS, PortRange
 from diagnosis.host_firewall import Decision, Does, Hook, HostFirewall, Packet
 from diagnosis.host_firewall_parse import parse
 from diagnosis.matrix import Flow, listeners, stopped_at_home
 from diagnosis.membership import Member, Roster
-
-# What Linux uses when nothing is configured (net/ipv4/af_inet.c).
-DEFAULT_EPHEMERAL = PortRange(32768, 60999)
 
 Ends = Tuple[Tuple[int, Optional[Decision]], Tuple[int, Optional[Decision]]]
 """(member, what its firewall does) of the destination and of the source."""
@@ -153,7 +150,7 @@ class HostFirewalls:
 def _ephemeral(member: Member) -> PortRange:
     """Where the member's own connections come from."""
     host = member.report.host if member.report else None
-    return (host.local_port_range if host else None) or DEFAULT_EPHEMERAL
+    return (host.local_port_range if host else None) or DEFAULT_EPHEMERAL_PORTS
 
 
 def _read(member: Member) -> Optional[HostFirewall]:

@@ -7,11 +7,14 @@ import os
 from typing import Dict, FrozenSet, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from diagnosis.membership import Member, Roster, pair_subject
-from diagnosis.report import ConnectOutcome, Listener, PairProbe, PairVerdict, PortKind
-
-# Above this many members a source tries MASTER_PORT and one ephemeral port of each peer,
-# since every listener of every peer would be 4 x N x N probes. Up to it, all of them.
-EVERY_LISTENER_UP_TO_NODES = 16
+from diagnosis.report import (
+    EVERY_LISTENER_UP_TO_NODES,
+    ConnectOutcome,
+    Listener,
+    PairProbe,
+    PairVerdict,
+    PortKind,
+)
 
 Pair = Tuple[int, int]
 

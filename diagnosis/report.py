@@ -14,6 +14,10 @@ from cluster.ports import PortRange
 
 SCHEMA_VERSION = 1
 
+# Up to this many nodes every listener of every peer is tried. Beyond, probes would grow
+# with 4 x N x N; MASTER_PORT and one ephemeral port a pair keep 64 nodes at 8,064 probes.
+EVERY_LISTENER_UP_TO_NODES = 16
+
 
 class Verdict(str, Enum):
     """Any FAIL: FAIL. Else any UNKNOWN, or nothing but SKIPPED: UNKNOWN. Else PASS."""

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 
+from cluster.ports import DEFAULT_EPHEMERAL_PORTS
 from diagnosis.report import Diagnosis
 from lab.boot_change import BootChange
 from lab.check import PROBE_DEADLINE_S, run_check
@@ -91,7 +92,7 @@ def _nft(rules: str, hook: str = "input", policy: str = "accept") -> str:
 
 _NO_NFT = "nft flush ruleset"
 _AS_UFW_DOES = 'iif "lo" accept\nct state established,related accept\ntcp dport { 22, 29500 } accept\n'
-_GLOO_PORTS = "tcp dport 32768-60999"
+_GLOO_PORTS = f"tcp dport {DEFAULT_EPHEMERAL_PORTS}"
 
 
 def _server(port: int, answer: str) -> str:
@@ -171,7 +172,9 @@ _FILTERING = (
         id="nacl-deny",
         title="the network ACL of two subnets denies high ports inbound",
         expected=(("nacl-deny", "cluster"),),
-        injection=AclDeny(first_port=32768, last_port=60999, egress=False),
+        injection=AclDeny(
+            first_port=DEFAULT_EPHEMERAL_PORTS.first, last_port=DEFAULT_EPHEMERAL_PORTS.last, egress=False
+        ),
         context=_TWO_SUBNETS,
         commands_mend=True,
     ),

@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 from urllib.parse import unquote_plus, urlsplit
 
+from cluster.keys import SIGNAL_UNIQUE_ID
 from probe.endpoints import Endpoint
 from probe.metadata import InstanceMetadata, MetadataError
 from probe.signing import Credentials, encode_path, encode_query
 from probe.transport import AwsError, CredentialSource, Request, Response, RetryPolicy, Transport
 
-SIGNAL_UNIQUE_ID = "verdict"
 SIGNAL_DATA_BYTES = 4096  # CloudFormation's limit
 METRIC_VALUES_PER_DATUM = 150  # CloudWatch's limit of Values.member.N
 METRIC_DATA_PER_CALL = 1000

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Dict, Iterator, Mapping, Optional, Tuple
 
 from cluster.node_config import CONFIG_PATH, NodeConfig
-from cluster.ports import PortRange
+from cluster.ports import DEFAULT_EPHEMERAL_PORTS, PortRange
 from cluster.serial import DecodeError, decode
 from probe.board import Board, BoardError, DirectoryBoard
 from probe.hosts import (
@@ -27,7 +27,7 @@ from probe.hosts import (
     slurm_variables,
 )
 from probe.interfaces import read_interfaces
-from probe.preflight import DEFAULT_PORT_RANGE, read_local_port_range
+from probe.preflight import read_local_port_range
 from probe.tcp_board import BoardServer, TcpBoard
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Place:
     nodes: int
     board: Board
     master_port: Optional[int] = DEFAULT_MASTER_PORT
-    ephemeral_ports: PortRange = DEFAULT_PORT_RANGE
+    ephemeral_ports: PortRange = DEFAULT_EPHEMERAL_PORTS
     rank: Optional[int] = None
     world_size: Optional[int] = None
     local_rank: int = 0
@@ -380,4 +380,4 @@ def own_address(towards: str = "", interface: str = "") -> str:
 
 def _own_range(configured: Optional[PortRange]) -> PortRange:
     """The node's real range first: it is where Gloo's listeners will come from, whatever was configured."""
-    return read_local_port_range() or configured or DEFAULT_PORT_RANGE
+    return read_local_port_range() or configured or DEFAULT_EPHEMERAL_PORTS

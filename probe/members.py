@@ -10,7 +10,7 @@ import socket
 from dataclasses import dataclass
 from typing import Iterable, Optional, Tuple
 
-PREFIX = "member"
+from cluster.keys import read_registration, registration
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Member:
 
     def registration(self) -> str:
         """The object's name below the member's own folder."""
-        return "~".join((PREFIX, self.address, str(self.master_port), ",".join(map(str, self.ports))))
+        return registration(self.address, self.master_port, self.ports)
 
 
 def parse_registration(member_id: str, name: str) -> Optional[Member]:
@@ -39,12 +39,13 @@ def parse_registration(member_id: str, name: str) -> Optional[Member]:
     Raises:
         ValueError: the name claims to be a registration but does not read as one.
     """
-    if not name.startswith(PREFIX + "~"):
+    try:
+        read = read_registration(name)
+    except ValueError as error:
+        raise ValueError(f"{member_id}: {error}") from error
+    if read is None:
         return None
-    parts = name.split("~")
-    if len(parts) != 4:
-        raise ValueError(f"registration {name!r} of {member_id} has {len(parts)} fields, needs 4")
-    _, address, master_port, ports = parts
+    address, master_port, ports = read
     try:
         address_order(address)
     except OSError as error:
@@ -52,8 +53,8 @@ def parse_registration(member_id: str, name: str) -> Optional[Member]:
     return Member(
         member_id=member_id,
         address=address,
-        master_port=int(master_port),
-        ports=tuple(int(port) for port in ports.split(",") if port),
+        master_port=master_port,
+        ports=ports,
     )
 
 

@@ -6,12 +6,8 @@ from dataclasses import dataclass
 from typing import Iterator, List, Sequence, Tuple
 
 from cluster.ports import PortRange
-from diagnosis.report import PortKind
+from diagnosis.report import EVERY_LISTENER_UP_TO_NODES, PortKind
 from probe.members import Member, in_rank_order
-
-# Up to this many nodes every listener of every peer is tried. Beyond, probes would grow
-# with 4 x N x N; MASTER_PORT and one ephemeral port a pair keep 64 nodes at 8,064 probes.
-EVERY_LISTENER_UP_TO_NODES = 16
 
 # Low end, middle and high end: a rule that covers only a part of the range misses one of them.
 EPHEMERAL_LISTENERS = 3

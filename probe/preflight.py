@@ -24,8 +24,6 @@ from probe.netfilter import Firewall, read_firewall
 
 T = TypeVar("T")
 
-# What Linux itself uses when nothing is configured (net/ipv4/af_inet.c).
-DEFAULT_PORT_RANGE = PortRange(32768, 60999)
 # A resolver that does not answer must not hold up the mesh. glibc's own default is 5 s a try.
 RESOLVE_TIMEOUT_S = 6.0
 _CHRONYC_TIMEOUT_S = 1.0

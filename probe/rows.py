@@ -8,15 +8,27 @@ import time
 from dataclasses import dataclass
 from typing import Callable, FrozenSet, Iterable, List, Optional, Sequence, Tuple, TypeVar
 
+from cluster.keys import COLLECTIVE_READY, COLLECTIVE_ROW, FAILED_ROW, MESH_ROW, verdict_name
 from cluster.serial import DecodeError, decode, encode
 from diagnosis.report import Diagnosis, NodeReport
 from probe.board import Board, BoardContentError, BoardError, registered
 from probe.members import Member, in_rank_order
 
-MESH_ROW = "mesh.json"
-COLLECTIVE_ROW = "collective.json"
-COLLECTIVE_READY = "collective-ready"
-FAILED_ROW = "failed.json"
+__all__ = [
+    "COLLECTIVE_READY",
+    "COLLECTIVE_ROW",
+    "FAILED_ROW",
+    "MESH_ROW",
+    "Listing",
+    "Say",
+    "Waiter",
+    "dump",
+    "judging_name",
+    "read_reports",
+    "read_verdict",
+    "row_names",
+    "verdict_name",
+]
 
 # Often enough that polling costs less than a quarter second of the answer; rarer in large
 # clusters, where everyone's listing together would load the meeting place.
@@ -39,10 +51,6 @@ def dump(value: object) -> bytes:
 def judging_name(stage: str) -> str:
     """The mark of a node that has begun to judge."""
     return f"judging-{stage}"
-
-
-def verdict_name(stage: str) -> str:
-    return f"verdict-{stage}.json"
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import time
 import traceback
 from typing import TYPE_CHECKING, Callable, Generic, List, Optional, Protocol, Sequence, Tuple, TypeVar
 
+from cluster.keys import STAGES, run_prefix
 from diagnosis.report import Diagnosis, Finding, NodeReport, Verdict
 from probe.board import BoardError
 from probe.discover import DEFAULT_MASTER_PORT, Place
@@ -45,8 +46,7 @@ JUDGE_PATIENCE_S = 30.0
 # gets in; without them a deployed cluster is UNKNOWN. Long enough for one call that is repeated.
 RULES_PATIENCE_S = 12.0
 
-MESH = "mesh"
-COLLECTIVE = "collective"
+MESH, COLLECTIVE = STAGES
 
 
 class Background(Generic[T]):
@@ -256,7 +256,7 @@ def tell(bench: Bench, stage: str, diagnosis: Diagnosis) -> Diagnosis:
         errors.append(f"the verdict could not be posted: {error}")
     # The run's folder: short enough to stand beside the whole cause, and it holds every row, too.
     evidence = (
-        f"s3://{place.config.bucket}/rows/{place.run}/"
+        f"s3://{place.config.bucket}/{run_prefix(place.run)}"
         if place.config is not None
         else place.board.where(f"{place.member_id}/{name}")
     )

@@ -9,11 +9,12 @@ import aws_cdk as cdk
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
+from cluster.keys import CLUSTER_TAG
 from cluster.node_config import NodeConfig
 from cluster.spec import ClusterSpec, PortProfile, TorchSource
 from cluster.spec_times import install_limit_s
 from stacks.evidence_stack import Evidence
-from stacks.fleet import CLUSTER_TAG, Fleet, NodeRole
+from stacks.fleet import Fleet, NodeRole
 from stacks.monitoring import Monitoring
 from stacks.network import Network
 from stacks.node_assets import NodeAssets, function_code

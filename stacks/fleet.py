@@ -10,11 +10,11 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
+from cluster.keys import CLUSTER_TAG
 from cluster.spec import Capacity, ClusterSpec, NetworkKind, OperatingSystem, Placement, PortProfile
 from stacks.accepted import accept, accept_wildcards
 from stacks.function import log_group_arn, trust
 
-CLUSTER_TAG = "fullmesh:cluster"
 GROUP_ID = "Group"  # the group's logical id: its name begins with STACK-Group-, which the referee looks for
 
 SESSION_POLICY = "AmazonSSMManagedInstanceCore"

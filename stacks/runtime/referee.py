@@ -17,6 +17,7 @@ import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
 from cluster import serial
+from cluster.keys import CLUSTER_TAG, SIGNAL_UNIQUE_ID, run_prefix
 from cluster.node_config import NodeConfig
 from diagnosis.render import signal_reason
 from diagnosis.report import Diagnosis, Verdict
@@ -26,8 +27,6 @@ from stacks.runtime.rows import Row, Rows, registered
 RESIGNAL_S = 60.0
 """A verdict this old whose signal has not arrived was never signalled: its node died in between."""
 
-CLUSTER_TAG = "fullmesh:cluster"
-SIGNAL_UNIQUE_ID = "verdict"  # the nodes' own, so that CloudFormation takes only the first signal
 ALIVE = ("pending", "running")
 CLOCK_SLACK_S = 5.0
 """EC2, Auto Scaling and CloudFormation stamp whole seconds of clocks of their own."""
@@ -216,7 +215,7 @@ class Referee:
         passed = diagnosis.verdict is Verdict.PASS
         document = {
             "Status": "SUCCESS" if passed else "FAILURE",
-            "Reason": signal_reason(diagnosis, f"s3://{self._config.bucket}/rows/{self._config.run}/"),
+            "Reason": signal_reason(diagnosis, f"s3://{self._config.bucket}/{run_prefix(self._config.run)}"),
             "UniqueId": SIGNAL_UNIQUE_ID,
             "Data": json.dumps({"verdict": diagnosis.verdict.value, "evidence": where}),
         }

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Tuple
 
 from cluster import serial
+from cluster.keys import (
+    COLLECTIVE_ROW,
+    FAILED_ROW,
+    MESH_ROW,
+    STAGES,
+    read_registration,
+    run_prefix,
+    verdict_name,
+)
 from diagnosis.report import Diagnosis, NodeReport, Verdict
 
-STAGES = ("mesh", "collective")
 REFEREE = "referee"
-ROW_NAMES = ("failed.json", "mesh.json", "collective.json")
+ROW_NAMES = (FAILED_ROW, MESH_ROW, COLLECTIVE_ROW)
 
 
 @dataclass(frozen=True)
@@ -63,7 +72,7 @@ class Rows:
     def list(self, run: str) -> List[Row]:
         """Everything that one run left."""
         pages = self._client.get_paginator("list_objects_v2").paginate(
-            Bucket=self.bucket, Prefix=f"rows/{run}/"
+            Bucket=self.bucket, Prefix=run_prefix(run)
         )
         rows = []
         for page in pages:
@@ -96,7 +105,7 @@ class Rows:
         """The verdict that stands: of the later stage, and there the first that was written."""
         for stage in reversed(STAGES):
             found = sorted(
-                (row for row in rows if row.name == f"verdict-{stage}.json"), key=lambda row: row.written_at_s
+                (row for row in rows if row.name == verdict_name(stage)), key=lambda row: row.written_at_s
             )
             if found:
                 row = found[0]
@@ -106,15 +115,21 @@ class Rows:
 
     def write_verdict(self, run: str, stage: str, diagnosis: Diagnosis) -> str:
         """The referee's own verdict; gives the key."""
-        key = f"rows/{run}/{REFEREE}/verdict-{stage}.json"
+        key = f"{run_prefix(run)}{REFEREE}/{verdict_name(stage)}"
         body = json.dumps(serial.encode(diagnosis)).encode()
         self._client.put_object(Bucket=self.bucket, Key=key, Body=body, ContentType="application/json")
         return key
 
 
 def registered(rows: List[Row]) -> Dict[str, str]:
-    """Instance id -> address of every member that registered: `member~ADDRESS~...` is its name."""
-    return {row.instance_id: row.name.split("~")[1] for row in rows if row.name.startswith("member~")}
+    """Instance id -> address of every member that registered; a name that does not read is none."""
+    found: Dict[str, str] = {}
+    for row in rows:
+        with contextlib.suppress(ValueError):
+            read = read_registration(row.name)
+            if read is not None:
+                found[row.instance_id] = read[0]
+    return found
 
 
 def _epoch(name: str, run: str) -> int:
