@@ -42,8 +42,11 @@ class Answer:
     shown: bool = True
 
 
-def check(wish: Wish, say: Say, *, collective: bool) -> Answer:
+@contextlib.contextmanager
+def check(wish: Wish, say: Say, *, collective: bool) -> Iterator[Answer]:
     """Prove the mesh, then (where it passed, and there is torch) an all_reduce; signals nobody.
+
+    The answer is there at once; leaving the context may wait for the others to have read it.
 
     Raises:
         DiscoverError, BoardError: this node's place cannot be told or taken.
@@ -56,12 +59,11 @@ def check(wish: Wish, say: Say, *, collective: bool) -> Answer:
             diagnosis = await_verdict(bench, MESH) if place.local_rank else prove_mesh(bench, environ)
             if collective and diagnosis.verdict is Verdict.PASS:
                 diagnosis = _collective(bench, diagnosis, environ)
+            yield Answer(diagnosis=keep_node_files(place, diagnosis, say), shown=shown)
             leave(bench)
-            diagnosis = keep_node_files(place, diagnosis, say)
-            return Answer(diagnosis=diagnosis, shown=shown)
     except EnvironmentIncomplete as error:
         _tell_others(wish, environ, say)
-        return Answer(diagnosis=_env_missing(str(error), environ))
+        yield Answer(diagnosis=_env_missing(str(error), environ))
 
 
 def _tell_others(wish: Wish, environ: Mapping[str, str], say: Say) -> None:
