@@ -14,27 +14,17 @@ import sys
 import aws_cdk as cdk
 from aws_cdk import aws_ssm as ssm
 
-from cluster.spec import CONTEXT_KEY, Architecture, ClusterSpec, OperatingSystem, SpecError
+from cluster.spec import CONTEXT_KEY, ClusterSpec, SpecError
 from stacks.cluster_stack import ClusterStack
 from stacks.evidence_stack import EvidenceStack
 from stacks.guard import Guard
+from stacks.images import image_parameter
 from stacks.security import UNSAFE_RULES
 
 UNSAFE_RULES_KEY = "fullmesh:unsafe-rules"
 
 NOT_LOOKED_UP = "ami-00000000000000000"
 """Stands in the template until the CLI has looked the image up; the CLI then synthesises again."""
-
-_ARCHITECTURE_NAMES = {
-    (OperatingSystem.AL2023, Architecture.X86_64): "x86_64",
-    (OperatingSystem.AL2023, Architecture.ARM64): "arm64",
-    (OperatingSystem.UBUNTU, Architecture.X86_64): "amd64",
-    (OperatingSystem.UBUNTU, Architecture.ARM64): "arm64",
-}
-_IMAGE_PARAMETERS = {
-    OperatingSystem.AL2023: "/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-{}",
-    OperatingSystem.UBUNTU: "/aws/service/canonical/ubuntu/server/24.04/stable/current/{}/hvm/ebs-gp3/ami-id",
-}
 
 
 def read_spec(app: cdk.App) -> ClusterSpec:
@@ -69,10 +59,7 @@ def image_id(scope: cdk.Stack, spec: ClusterSpec) -> str:
     """
     if spec.ami_id:
         return spec.ami_id
-    name = _IMAGE_PARAMETERS[spec.operating_system].format(
-        _ARCHITECTURE_NAMES[spec.operating_system, spec.architecture]
-    )
-    return ssm.StringParameter.value_from_lookup(scope, name, default_value=NOT_LOOKED_UP)
+    return ssm.StringParameter.value_from_lookup(scope, image_parameter(spec), default_value=NOT_LOOKED_UP)
 
 
 def build(app: cdk.App) -> None:

@@ -11,16 +11,15 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from cluster.keys import CLUSTER_TAG
-from cluster.spec import Capacity, ClusterSpec, NetworkKind, OperatingSystem, Placement, PortProfile
+from cluster.spec import Capacity, ClusterSpec, NetworkKind, Placement, PortProfile
 from stacks.accepted import accept, accept_wildcards
 from stacks.function import log_group_arn, trust
+from stacks.images import ROOT_DEVICE
 
 GROUP_ID = "Group"  # the group's logical id: its name begins with STACK-Group-, which the referee looks for
 
 SESSION_POLICY = "AmazonSSMManagedInstanceCore"
 SESSION_REASON = "Session Manager is the only door to a node; AWS keeps its policy in step with its agent"
-
-ROOT_DEVICE = {OperatingSystem.AL2023: "/dev/xvda", OperatingSystem.UBUNTU: "/dev/sda1"}
 
 # What would end or move a member while CloudFormation replaces the fleet.
 SUSPENDED = ["HealthCheck", "ReplaceUnhealthy", "AZRebalance", "AlarmNotification", "ScheduledActions"]

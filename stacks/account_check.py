@@ -1,0 +1,339 @@
+"""Will this account take the cluster? Asked before money is spent, read-only, with credentials.
+
+A synthesis knows no account. What only the account knows (which types a placement group
+takes, which zone offers them, quotas, the image) is asked here. What may not be looked at is
+told with the permission that is missing: ok is None then, which is never fine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Optional
+
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, TokenRetrievalError
+
+from cluster.keys import CLUSTER_TAG
+from cluster.spec import Capacity, ClusterSpec, Placement, PortProfile
+from cluster.spec_checks import EFA_TYPES_COMMAND, family_of
+from stacks.images import ROOT_DEVICE, image_parameter
+
+BOOTSTRAP_PARAMETER = "/cdk-bootstrap/hnb659fds/version"
+BOOTSTRAP_VERSION = 6  # what a synthesised stack asks of the account, in its rule CheckBootstrapVersion
+STANDARD_QUOTA = "L-1216C47A"
+"""Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances, in vCPUs."""
+STANDARD_FAMILIES = frozenset(("a", "c", "d", "h", "i", "im", "is", "m", "r", "t", "z"))
+
+_PATIENCE = Config(connect_timeout=5, read_timeout=15, retries={"total_max_attempts": 2})
+_FORBIDDEN = frozenset(("UnauthorizedOperation", "AccessDenied", "AccessDeniedException"))
+_BAD_CREDENTIALS = frozenset(
+    (
+        "AuthFailure",
+        "ExpiredToken",
+        "ExpiredTokenException",
+        "InvalidClientTokenId",
+        "RequestExpired",
+        "SignatureDoesNotMatch",
+        "UnrecognizedClientException",
+    )
+)
+
+
+@dataclass(frozen=True)
+class AccountCheck:
+    """One thing the deploy needs of the account. ok None = could not be looked at, which is never fine."""
+
+    name: str
+    ok: Optional[bool]
+    found: str
+    remedy: str = ""
+
+
+class _UnreadError(Exception):
+    """AWS did not answer the question; the check is None."""
+
+    def __init__(self, found: str, remedy: str) -> None:
+        self.found, self.remedy = found, remedy
+        super().__init__(found)
+
+
+def examine_account(spec: ClusterSpec, session: Any) -> list[AccountCheck]:
+    """What the account says to this specification, most basic first.
+
+    session: a boto3.Session of the account and region that `cdk deploy` would use.
+    """
+    questions: tuple[tuple[str, Callable[[ClusterSpec, _Account], AccountCheck]], ...] = (
+        ("bootstrap", _bootstrap),
+        ("instance type", _instance_type),
+        ("zone", _zone),
+        ("vCPU quota", _quota),
+        ("image", _image),
+        *((("reservation", _reservation),) if spec.capacity_reservation_id else ()),
+    )
+    account = _Account(session)
+    credentials = _look("credentials", _credentials, spec, account)
+    if credentials.ok is not True:
+        unseen = "not looked at: there are no credentials that work"
+        return [credentials, *(AccountCheck(name, None, unseen, credentials.remedy) for name, _ in questions)]
+    return [credentials, *(_look(name, question, spec, account) for name, question in questions)]
+
+
+def _look(
+    name: str,
+    question: Callable[[ClusterSpec, _Account], AccountCheck],
+    spec: ClusterSpec,
+    account: _Account,
+) -> AccountCheck:
+    try:
+        return question(spec, account)
+    except _UnreadError as error:
+        return AccountCheck(name, None, error.found, error.remedy)
+
+
+class _Account:
+    """One client a service, and one way to tell a missing permission from an answer."""
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+        self.region = str(session.region_name or "")
+
+    def ask(self, service: str, operation: str, *, absent: tuple[str, ...] = (), **arguments: Any) -> Any:
+        """The answer; None when AWS says, with one of the codes in `absent`, that there is no such thing.
+
+        Raises:
+            _UnreadError: the question was not answered.
+        """
+        words = operation.replace("_", " ").title().replace(" ", "")
+        action = f"{service.replace('-', '')}:{words}"
+        by_hand = f"aws {service} {operation.replace('_', '-')}"
+        try:
+            client = self._session.client(service, config=_PATIENCE)
+            return getattr(client, operation)(**arguments)
+        except ClientError as error:
+            code = str(error.response.get("Error", {}).get("Code", ""))
+            if code in absent:
+                return None
+            if code in _FORBIDDEN:
+                raise _UnreadError(
+                    f"not permitted: {action}", f"allow {action}, or look by hand: {by_hand}"
+                ) from error
+            raise _UnreadError(f"{action}: {error}", f"look by hand: {by_hand}") from error
+        except BotoCoreError as error:
+            raise _UnreadError(f"{action}: {error}", f"look by hand: {by_hand}") from error
+
+
+def _credentials(_spec: ClusterSpec, account: _Account) -> AccountCheck:
+    name, way = "credentials", "sign in, e.g. aws sso login or aws configure, and set AWS_PROFILE"
+    if not account.region:
+        return AccountCheck(name, False, "no region is set", "set AWS_REGION to where the cluster is to be")
+    try:
+        identity = account.ask("sts", "get_caller_identity")
+    except _UnreadError as error:
+        cause = error.__cause__
+        code = cause.response["Error"]["Code"] if isinstance(cause, ClientError) else ""
+        if isinstance(cause, (NoCredentialsError, TokenRetrievalError)) or code in _BAD_CREDENTIALS:
+            return AccountCheck(name, False, str(cause), way)
+        raise
+    return AccountCheck(name, True, f"account {identity['Account']}, region {account.region}")
+
+
+def _bootstrap(_spec: ClusterSpec, account: _Account) -> AccountCheck:
+    way = "run: npx cdk bootstrap"
+    answer = account.ask("ssm", "get_parameter", absent=("ParameterNotFound",), Name=BOOTSTRAP_PARAMETER)
+    if answer is None:
+        return AccountCheck("bootstrap", False, f"{BOOTSTRAP_PARAMETER} does not exist", way)
+    version = str(answer["Parameter"]["Value"])
+    fits = version.isdigit() and int(version) >= BOOTSTRAP_VERSION
+    return AccountCheck(
+        "bootstrap", fits, f"version {version}, {BOOTSTRAP_VERSION} needed", "" if fits else way
+    )
+
+
+def _type_details(spec: ClusterSpec, account: _Account) -> Any:
+    answer = account.ask(
+        "ec2",
+        "describe_instance_types",
+        absent=("InvalidInstanceType",),
+        InstanceTypes=[spec.instance_type],
+    )
+    return answer["InstanceTypes"][0] if answer and answer["InstanceTypes"] else None
+
+
+def _instance_type(spec: ClusterSpec, account: _Account) -> AccountCheck:
+    details = _type_details(spec, account)
+    wrong = list(_wrong_type(spec, account, details))
+    found = "; ".join(wrong) or f"{spec.instance_type} fits placement={spec.placement.value}"
+    way = "set cluster.instance_type or cluster.placement" if wrong else ""
+    if any("EFA" in line for line in wrong):
+        way = f"choose one of: {EFA_TYPES_COMMAND}; or set cluster.port_profile=all"
+    return AccountCheck("instance type", not wrong, found, way)
+
+
+def _wrong_type(spec: ClusterSpec, account: _Account, details: Any) -> Iterator[str]:
+    if details is None:
+        yield f"there is no {spec.instance_type} in {account.region}"
+        return
+    strategies = details.get("PlacementGroupInfo", {}).get("SupportedStrategies", [])
+    if spec.placement is not Placement.NONE and spec.placement.value not in strategies:
+        taken = ", ".join(strategies) or "no strategy"
+        yield f"{spec.instance_type} goes into placement groups of {taken} only, not {spec.placement.value}"
+    architectures = details.get("ProcessorInfo", {}).get("SupportedArchitectures", [])
+    if spec.architecture.value not in architectures:
+        yield f"{spec.instance_type} is {', '.join(architectures)}, not {spec.architecture.value}"
+    if spec.port_profile is PortProfile.EFA and not details.get("NetworkInfo", {}).get("EfaSupported"):
+        yield f"{spec.instance_type} has no EFA"
+
+
+def _zone(spec: ClusterSpec, account: _Account) -> AccountCheck:
+    if spec.vpc_id and not spec.zones:
+        way = "name it: cluster.availability_zone"
+        raise _UnreadError(f"the subnets of {spec.vpc_id} decide the zone", way)
+    wanted = spec.zones
+    if not wanted:
+        answer = account.ask(
+            "ec2", "describe_availability_zones", Filters=[{"Name": "state", "Values": ["available"]}]
+        )
+        kinds = {zone["ZoneName"]: zone.get("ZoneType") for zone in answer["AvailabilityZones"]}
+        regular = sorted(name for name, kind in kinds.items() if kind in (None, "availability-zone"))
+        wanted = tuple(regular[: spec.subnets])
+    answer = account.ask(
+        "ec2",
+        "describe_instance_type_offerings",
+        LocationType="availability-zone",
+        Filters=[{"Name": "instance-type", "Values": [spec.instance_type]}],
+    )
+    offered = sorted(item["Location"] for item in answer["InstanceTypeOfferings"])
+    missing = [zone for zone in wanted if zone not in offered]
+    if missing or not wanted:
+        found = f"{spec.instance_type} is not offered in {', '.join(missing) or account.region}"
+        way = f"set cluster.availability_zone to one of {', '.join(offered) or '(none in this region)'}"
+        return AccountCheck("zone", False, found, way)
+    return AccountCheck("zone", True, f"{spec.instance_type} is offered in {', '.join(wanted)}")
+
+
+def _quota(spec: ClusterSpec, account: _Account) -> AccountCheck:
+    """What runs already counts too, but not this cluster's own nodes: they end before new ones start."""
+    name = "vCPU quota"
+    if spec.capacity is Capacity.BLOCK:
+        return AccountCheck(name, True, "a capacity block is not counted against it")
+    if family_of(spec.instance_type) not in STANDARD_FAMILIES:
+        way = "aws service-quotas list-service-quotas --service-code ec2 --query Quotas[].[QuotaName,Value]"
+        raise _UnreadError(f"{spec.instance_type} has a quota of its own family", f"look by hand: {way}")
+    details = _type_details(spec, account)
+    if details is None:
+        raise _UnreadError(f"there is no {spec.instance_type} in {account.region}", "mend the instance type")
+    needed = details["VCpuInfo"]["DefaultVCpus"] * spec.nodes
+    answer = account.ask("service-quotas", "get_service_quota", ServiceCode="ec2", QuotaCode=STANDARD_QUOTA)
+    quota = int(answer["Quota"]["Value"])
+    used = _running_vcpus(spec, account)
+    fits = needed <= quota - used
+    found = f"{needed} vCPUs needed, {used} of {quota} in use by others"
+    way = (
+        "raise it: aws service-quotas request-service-quota-increase --service-code ec2 "
+        f"--quota-code {STANDARD_QUOTA} --desired-value {used + needed}"
+    )
+    return AccountCheck(name, fits, found, "" if fits else way)
+
+
+def _running_vcpus(spec: ClusterSpec, account: _Account) -> int:
+    used = 0
+    token: dict[str, Any] = {}
+    while True:
+        answer = account.ask(
+            "ec2",
+            "describe_instances",
+            Filters=[{"Name": "instance-state-name", "Values": ["pending", "running"]}],
+            **token,
+        )
+        for reservation in answer["Reservations"]:
+            for instance in reservation["Instances"]:
+                tags = {tag["Key"]: tag["Value"] for tag in instance.get("Tags", ())}
+                on_demand = "InstanceLifecycle" not in instance
+                standard = family_of(instance["InstanceType"]) in STANDARD_FAMILIES
+                if on_demand and standard and tags.get(CLUSTER_TAG) != spec.name:
+                    options = instance.get("CpuOptions")
+                    if not options:
+                        raise _UnreadError(
+                            "EC2 does not say how many vCPUs run", "aws ec2 describe-instances"
+                        )
+                    used += options["CoreCount"] * options["ThreadsPerCore"]
+        if not answer.get("NextToken"):
+            return used
+        token = {"NextToken": answer["NextToken"]}
+
+
+def _image(spec: ClusterSpec, account: _Account) -> AccountCheck:
+    image_id = spec.ami_id
+    if not image_id:
+        name = image_parameter(spec)
+        answer = account.ask("ssm", "get_parameter", absent=("ParameterNotFound",), Name=name)
+        if answer is None:
+            return AccountCheck("image", False, f"{name} does not exist", "set cluster.ami_id=ami-...")
+        image_id = str(answer["Parameter"]["Value"])
+    answer = account.ask(
+        "ec2",
+        "describe_images",
+        absent=("InvalidAMIID.NotFound", "InvalidAMIID.Unavailable"),
+        ImageIds=[image_id],
+    )
+    images = answer["Images"] if answer else []
+    if not images:
+        found = f"there is no {image_id} in {account.region}, or it is not shared with this account"
+        return AccountCheck("image", False, found, "set cluster.ami_id to an image of this region")
+    (image,) = images
+    device = ROOT_DEVICE[spec.operating_system]
+    wrong = [
+        f"{what} {actual}, {wanted} needed"
+        for what, actual, wanted in (
+            ("architecture", image.get("Architecture"), spec.architecture.value),
+            ("state", image.get("State"), "available"),
+            ("root device", image.get("RootDeviceName"), device),
+        )
+        if actual != wanted
+    ]
+    found = f"{image_id}: {'; '.join(wrong) or spec.architecture.value}"
+    way = "set cluster.ami_id, cluster.operating_system and cluster.architecture so that they fit"
+    return AccountCheck("image", not wrong, found, way if wrong else "")
+
+
+def _reservation(spec: ClusterSpec, account: _Account) -> AccountCheck:
+    name, reservation_id = "reservation", spec.capacity_reservation_id
+    answer = account.ask(
+        "ec2",
+        "describe_capacity_reservations",
+        absent=("InvalidCapacityReservationId.NotFound",),
+        CapacityReservationIds=[reservation_id],
+    )
+    found = answer["CapacityReservations"] if answer else []
+    if not found:
+        return AccountCheck(
+            name,
+            False,
+            f"there is no {reservation_id} in {account.region}",
+            "find it with aws ec2 describe-capacity-reservations --filters Name=state,Values=active",
+        )
+    (reservation,) = found
+    wrong = [
+        f"{what} {actual}, not {wanted}"
+        for what, actual, wanted in (
+            ("state", reservation["State"], "active"),
+            ("type", reservation["InstanceType"], spec.instance_type),
+        )
+        if actual != wanted
+    ]
+    zone = reservation["AvailabilityZone"]
+    if spec.zones != (zone,):
+        wrong.append(f"it lies in {zone}: set cluster.availability_zone={zone}")
+    total, free = reservation["TotalInstanceCount"], reservation["AvailableInstanceCount"]
+    if total < spec.nodes:
+        wrong.append(f"{total} instances, {spec.nodes} needed")
+    if reservation.get("PlacementGroupArn") and spec.placement is not Placement.NONE:
+        wrong.append(f"it stands in {reservation['PlacementGroupArn']}, but the cluster makes its own group")
+    if wrong:
+        way = "set what is named, or use another reservation"
+        return AccountCheck(name, False, f"{reservation_id}: {'; '.join(wrong)}", way)
+    if free < spec.nodes:
+        way = "wait until they are free, or deploy if the rest is this cluster's own"
+        raise _UnreadError(f"{reservation_id}: {free} of {total} instances are free now", way)
+    return AccountCheck(name, True, f"{reservation_id}: {free} of {total} instances are free")
