@@ -6,9 +6,10 @@ import functools
 from typing import Dict, Iterable, List, Optional, Sequence, Tuple
 
 from cluster.flows import Reachability, reachability
+from cluster.keys import CLUSTER_TAG
 from cluster.lookup import Lookup
 from cluster.ports import DEFAULT_EPHEMERAL_PORTS, PortRange, PortSet
-from cluster.snapshot import ClusterSnapshot
+from cluster.snapshot import ClusterSnapshot, Instance
 from diagnosis.firewalls import HostFirewalls
 from diagnosis.matrix import Flow, Pair, ReachabilityMatrix
 from diagnosis.membership import Expectation, Member, Roster, pair_subject
@@ -41,7 +42,21 @@ class Case:
         if self.snapshot is None or not self.members:
             return None
         ids = [member.member_id for member in self.members]
-        return judge_rules(self.snapshot, ids, self.expectation.master_port, self.ephemeral)
+        return judge_rules(
+            self.snapshot,
+            ids,
+            self.expectation.master_port,
+            self.ephemeral,
+            fellows=[instance.id for instance in self.unregistered()],
+        )
+
+    def unregistered(self) -> Tuple[Instance, ...]:
+        """Running instances of this cluster that are no members, as far as the account tells."""
+        if self.snapshot is None or not self.expectation.cluster:
+            return ()
+        tagged = self.snapshot.running_with_tag(CLUSTER_TAG, self.expectation.cluster)
+        ids = set(tagged) - {member.member_id for member in self.members}
+        return tuple(instance for instance in self.snapshot.instances if instance.id in ids)
 
     def rules_block(self, flow: Flow) -> Optional[bool]:
         """Whether the account's rules stop the flow; None when they were not read or do not tell."""

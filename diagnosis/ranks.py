@@ -126,6 +126,8 @@ def _absent(case: Case) -> List[Finding]:
         return []
     came = f"{len(roster.members)} of {nodes} members came"
     evidence = [came, *(f"{m.subject} {m.name} {m.address} came" for m in roster.members[:NAMED_AT_MOST])]
+    silent = case.unregistered()
+    evidence += [f"{instance.id} runs and has not registered" for instance in silent[:NAMED_AT_MOST]]
     subjects = [f"node:{rank}" for rank in roster.absent_ranks] or ["cluster"]
     return [
         finding(
@@ -134,7 +136,10 @@ def _absent(case: Case) -> List[Finding]:
             summary=f"rank {subject.partition(':')[2]} never came ({came})" if subject != "cluster" else came,
             evidence=evidence,
             commands=None if case.expectation.cluster else (),
-            fields={"cluster": case.expectation.cluster},
+            fields={
+                "cluster": case.expectation.cluster,
+                "instance_id": silent[0].id if silent else None,
+            },
         )
         for subject in subjects
     ]

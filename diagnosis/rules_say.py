@@ -55,7 +55,9 @@ def covers(case: Case, subject: str, flow: Flow) -> bool:
 
 def _confirmed(case: Case, found: Finding, flows: Set[Flow]) -> Finding:
     """The static finding with what the probes saw; the famous one in the famous words."""
-    summary = f"{found.summary} ({count(case, flows)}, silent drop)"
+    summary = found.summary  # with its extent by the rules, which the probes have confirmed
+    if "silent drop" not in summary:
+        summary = f"{summary} ({count(case, flows)}, silent drop)"
     if found.id == "sg-only-master-port":
         group = case.group_id(range(len(case.members)))
         summary = (

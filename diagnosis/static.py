@@ -101,6 +101,7 @@ def judge_rules(
     ephemeral: PortRange,
     *,
     unread_members: Sequence[str] = (),
+    fellows: Sequence[str] = (),
 ) -> StaticFindings:
     """Judge whether these members can form a Gloo mesh, by the rules of the snapshot.
 
@@ -108,6 +109,7 @@ def judge_rules(
     of the ephemeral range.
     unread_members: why there may be more members than these; with any, the mesh is never
     called possible.
+    fellows: instances of the same cluster that are not to be judged; they are no strangers either.
     """
     lookup = Lookup(snapshot)
     ephemeral_ports = PortSet((ephemeral,))
@@ -121,7 +123,7 @@ def judge_rules(
         unanswered.append(f"{found} found: a mesh has at least 2")
     if holds and unread_members:
         holds = None
-    outside = exposure(lookup, reach.members) if reach.members else Exposure((), ())
+    outside = exposure(lookup, [*reach.members, *fellows]) if reach.members else Exposure((), ())
     members = Members(
         lookup=lookup, reach=reach, ranks=ranks, master_port=master_port, source=ephemeral_ports
     )

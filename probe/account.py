@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
+from cluster.keys import CLUSTER_TAG
 from cluster.snapshot import ClusterSnapshot
 from probe.aws import FORM, CredentialChain, xml_error
 from probe.ec2_query import OPERATIONS, parse_answer
@@ -50,21 +51,31 @@ class AccountReader:
             policy=policy,
         )
 
-    def describe_cluster_snapshot(self, instance_ids: Sequence[str]) -> Optional[ClusterSnapshot]:
+    def describe_cluster_snapshot(
+        self, instance_ids: Sequence[str], cluster: str = ""
+    ) -> Optional[ClusterSnapshot]:
         """Read the instances, and what else their VPCs hold.
+
+        cluster: read the other instances of that cluster too, those that did not register.
 
         Returns:
             None when the instances could not be read; `problems` and `missing_permissions` say why.
             Otherwise a snapshot whose unread tables are incomplete, never empty.
         """
-        documents, problems = self.describe_cluster(instance_ids)
+        documents, problems = self.describe_cluster(instance_ids, cluster)
         return ClusterSnapshot.from_documents(documents, problems) if "instances" in documents else None
 
-    def describe_cluster(self, instance_ids: Sequence[str]) -> Tuple[Dict[str, Any], Dict[str, str]]:
+    def describe_cluster(
+        self, instance_ids: Sequence[str], cluster: str = ""
+    ) -> Tuple[Dict[str, Any], Dict[str, str]]:
         """The documents by name, and for those that could not be read why."""
         self.missing_permissions, self.problems, self._silent = (), {}, False
         documents: Dict[str, Any] = {}
         self._read(documents, "instances", "instance-id", instance_ids)
+        if cluster and "instances" in documents:
+            tagged: Dict[str, Any] = {}
+            self._read(tagged, "instances", f"tag:{CLUSTER_TAG}", [cluster])
+            _add_unknown(documents["instances"], tagged.get("instances", {}))
         vpc_ids = _vpc_ids(documents.get("instances", {}))
         for name in OPERATIONS:
             if name == "instances":
@@ -133,3 +144,13 @@ def _vpc_ids(instances: Mapping[str, Any]) -> List[str]:
         if instance.get("VpcId")
     }
     return sorted(found)
+
+
+def _add_unknown(known: Dict[str, Any], more: Mapping[str, Any]) -> None:
+    """Add the instances of another describe-instances document that this one does not hold."""
+    reservations = known.setdefault("Reservations", [])
+    ids = {item["InstanceId"] for reservation in reservations for item in reservation.get("Instances", [])}
+    for reservation in more.get("Reservations", []):
+        unknown = [item for item in reservation.get("Instances", []) if item["InstanceId"] not in ids]
+        if unknown:
+            reservations.append({**reservation, "Instances": unknown})

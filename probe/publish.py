@@ -46,7 +46,7 @@ class AwsPublisher:
             raise RulesUnreadError(f"no EC2 instance is among the {len(member_ids)} registered members")
         reader = AccountReader(region=self._config.region, credentials=self._credentials)
         try:
-            snapshot = reader.describe_cluster_snapshot(instances)
+            snapshot = reader.describe_cluster_snapshot(instances, self._config.cluster)
         finally:
             reader.close()
         if snapshot is None:

@@ -182,3 +182,14 @@ def test_a_check_beside_a_job_leaves_the_master_port_alone(tmp_path: Path) -> No
     assert [item.answer["unanswered"] for item in ended] == [[], []]
     (skipped,) = ended[1].answer["skipped"]
     assert "no member listened on MASTER_PORT 32768" in skipped
+
+
+def test_a_member_without_a_variable_tells_the_others(tmp_path: Path) -> None:
+    """Rank 2 has no MASTER_PORT: nobody waits for it, and every member names it at its rank."""
+    environments = launched(3)
+    del environments[2]["MASTER_PORT"]
+    arguments = ["check", "--json", "--no-collective", "--meet", f"tcp://{address_of(0)}:29600"]
+    ended = run_cluster(tmp_path, [arguments] * 3, environments=environments)
+    assert [item.status for item in ended] == [1, 1, 1]
+    assert causes(ended[0]) == causes(ended[2]) == [("env-missing", "node:2")]
+    assert max(item.seconds for item in ended) < 60
