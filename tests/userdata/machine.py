@@ -276,9 +276,10 @@ def boot(number: int, wanted: dict[str, Any], folder: Path, member_id: str) -> d
 
     wanted: name -> value: config (fields that differ), asset (texts that differ; None = no asset),
     files (added to it), hidden (programs the image lacks), mounts (place -> source), torch, peer
-    (whether a second member runs), stop_at (a step to be ended by SIGTERM), objects (key -> local
-    file, put into the asset bucket), index (a folder to serve as a pip index at
-    http://localhost:8000), again (run bootstrap.sh once more).
+    (whether a second member runs), peer_runs (its script), stop_at (a step to be ended by SIGTERM),
+    objects (key -> local file, put into the asset bucket), standing (key -> text, put into the
+    rows' bucket), index (a folder to serve as a pip index at http://localhost:8000), again (run
+    bootstrap.sh once more).
     """
     name = f"boot-{number}"
     s3 = aws("s3")
@@ -287,6 +288,8 @@ def boot(number: int, wanted: dict[str, Any], folder: Path, member_id: str) -> d
     if wanted.get("asset", {}) is not None:
         body = archive(wanted.get("asset", {}), wanted.get("files", {}))
         s3.put_object(Bucket=f"assets-{number}", Key="asset.zip", Body=body)
+    for key, text in wanted.get("standing", {}).items():
+        s3.put_object(Bucket=f"rows-{number}", Key=key, Body=text.encode())
     for key, path in wanted.get("objects", {}).items():
         s3.upload_file(path, f"assets-{number}", key)
     config = NodeConfig(
@@ -314,7 +317,11 @@ def boot(number: int, wanted: dict[str, Any], folder: Path, member_id: str) -> d
         )
         PORT_RANGE.write_text("32768 60999")
         began = time.monotonic()
-        peer = start(place, PEER, PEER_NAME, f"http://{PEER_METADATA}") if wanted.get("peer") else None
+        peer = (
+            start(place, wanted.get("peer_runs", PEER), PEER_NAME, f"http://{PEER_METADATA}")
+            if wanted.get("peer")
+            else None
+        )
         node = start(place, "exec /bin/bash /user-data")
         if "stop_at" in wanted:
             log = place / "var/log/fullmesh/bootstrap.log"
@@ -326,7 +333,7 @@ def boot(number: int, wanted: dict[str, Any], folder: Path, member_id: str) -> d
         took_s = time.monotonic() - began
         end(peer, statuses[-1])
         if wanted.get("again"):
-            peer = start(place, PEER, PEER_NAME, f"http://{PEER_METADATA}")
+            peer = start(place, wanted.get("peer_runs", PEER), PEER_NAME, f"http://{PEER_METADATA}")
             statuses.append(start(place, "exec /bin/bash /opt/fullmesh/bootstrap.sh").wait(timeout=150))
             end(peer, statuses[-1])
         logs = {

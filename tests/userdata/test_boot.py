@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 
+from cluster.serial import encode
+from diagnosis.report import Diagnosis, NodeVerdict, Verdict
 from stacks.node_assets import pip_wheel
 from tests.userdata.machine import PATH
 
@@ -288,3 +290,23 @@ def test_an_installer_that_hangs_is_ended_at_the_limit(boot: Boot, tmp_path: Pat
     (failure,) = failures(answer)
     assert (failure["step"], failure["exit_status"]) == ("torch", 124)
     assert "gave up after 4 s (install_limit_s in /etc/fullmesh/config.json)" in failure["output"]
+
+
+def test_a_node_that_replaces_another_is_proven_by_the_next_check(boot: Boot) -> None:
+    """The deploy's PASS does not count for it: it meets the other member's periodic check, then has files."""
+    gone = NodeVerdict(rank=0, name="gone", address="10.9.0.4", verdict=Verdict.PASS, member_id="i-0")
+    passed = json.dumps(encode(Diagnosis(verdict=Verdict.PASS, nodes=(gone,))))
+    standing = {f"rows/r1/AROATEST:i-0/verdict-{stage}.json": passed for stage in ("mesh", "collective")}
+    checks = (
+        "until [[ -e /opt/fullmesh/fullmesh.pyz ]]; do sleep 0.1; done; "
+        "while sleep $((60 - $(date +%s) % 60)); do bash /opt/fullmesh/check.sh && break; done"
+    )
+    answer = boot(peer=True, peer_runs=checks, standing=standing, config={"check_interval_min": 1})
+    assert (answer["statuses"], answer["signal"]) == ([0], "")
+    assert begun(answer) == STEPS
+    (joined,) = [key for key in answer["rows"] if "/joined~r1-check-" in key]
+    assert f"{joined.rpartition('/')[0]}/mesh.json" not in answer["rows"]
+    assert f"rows/{joined.partition('~')[2]}/" in " ".join(answer["rows"])
+    env = answer["files"]["etc/fullmesh/cluster.env"]
+    assert "MASTER_ADDR=10.9.0.5\nMASTER_PORT=29500\nWORLD_SIZE=2\n" in env
+    assert "no all_reduce was run beside the others' jobs" in answer["logs"]["collective.log"]
