@@ -47,7 +47,7 @@ class Account:
         self.told.append((diagnosis, evidence))
         return ()
 
-    def publish(self, diagnosis: Diagnosis, run: str) -> tuple[str, ...]:
+    def publish(self, diagnosis: Diagnosis, run: str, *, alone: bool = False) -> tuple[str, ...]:
         return ()
 
 
