@@ -45,9 +45,19 @@ def build_parser() -> argparse.ArgumentParser:
     probe.cli.add_parsers(commands)
     _add_causes(commands)
     doctor = _command(
-        commands, "doctor", "check this machine's prerequisites in 2 s", "fullmesh doctor --json"
+        commands,
+        "doctor",
+        "check this machine's prerequisites in 2 s, or an account's before a deploy",
+        "fullmesh doctor --json",
+        "fullmesh doctor --account -c cluster.instance_type=c7i.4xlarge",
     )
     _json_option(doctor)
+    doctor.add_argument(
+        "--account", action="store_true", help="ask the AWS account of this environment instead"
+    )
+    doctor.add_argument(
+        "-c", dest="context", action="append", default=[], metavar="KEY=VALUE", help="as for cdk deploy"
+    )
     doctor.set_defaults(run=_doctor)
     return parser
 
@@ -182,7 +192,23 @@ def _complain(text: str, status: int = EXIT_USAGE) -> int:
 def _doctor(options: argparse.Namespace) -> int:
     from lab import doctor
 
-    return doctor.main(["--json"] if options.json else [])
+    if not options.account:
+        return doctor.answer(doctor.examine(), as_json=options.json)
+    import boto3
+
+    from cluster.spec import ClusterSpec, SpecError
+    from stacks.account_check import examine_account
+
+    context = json.loads((CHECKOUT / "cdk.json").read_text())["context"]
+    try:
+        overrides = dict(item.split("=", 1) for item in options.context)
+        spec = ClusterSpec.from_context(context.get("cluster"), overrides)
+    except SpecError as error:
+        return _complain(str(error))
+    except ValueError:
+        return _complain(f"-c takes KEY=VALUE, got {options.context}; for example -c cluster.nodes=8")
+    checks = examine_account(spec, boto3.Session())
+    return doctor.answer([doctor.Check(**encode(check)) for check in checks], as_json=options.json)
 
 
 def _causes(options: argparse.Namespace) -> int:

@@ -14,7 +14,7 @@ import shutil
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Callable, List, Optional
+from typing import Callable, List, Optional, Tuple
 
 from lab import sandbox
 
@@ -201,17 +201,28 @@ def main(argv: Optional[List[str]] = None) -> int:
     options = parser.parse_args(argv)
     checks = examine(before_setup=options.before_setup)
     blocking = [check for check in checks if stands_in_the_way(check, options.before_setup)]
-    if any(check.ok is False for check in blocking):
-        verdict, status = "FAIL", 1
-    else:
-        verdict, status = ("UNKNOWN", 3) if blocking else ("PASS", 0)
-    if options.json:
-        answer = {"schema_version": 1, "verdict": verdict, "checks": [asdict(check) for check in checks]}
-        sys.stdout.write(json.dumps(answer, indent=2) + "\n")
-    elif not options.before_setup:
-        sys.stdout.write(render(checks) + "\n")
-    elif blocking:
+    if not options.before_setup:
+        return answer(checks, as_json=options.json)
+    if blocking:
         sys.stderr.write(render(blocking) + "\n")
+    return judge(blocking)[1]
+
+
+def judge(blocking: List[Check]) -> Tuple[str, int]:
+    """Verdict and exit status by what stands in the way."""
+    if any(check.ok is False for check in blocking):
+        return "FAIL", 1
+    return ("UNKNOWN", 3) if blocking else ("PASS", 0)
+
+
+def answer(checks: List[Check], as_json: bool) -> int:
+    """Print all checks; returns the exit status."""
+    verdict, status = judge([check for check in checks if check.ok is not True])
+    if as_json:
+        document = {"schema_version": 1, "verdict": verdict, "checks": [asdict(check) for check in checks]}
+        sys.stdout.write(json.dumps(document, indent=2) + "\n")
+    else:
+        sys.stdout.write(render(checks) + "\n")
     return status
 
 
