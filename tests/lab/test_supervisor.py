@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import boto3  # type: ignore[import-untyped]
+import boto3
 import pytest
 from botocore.config import Config
 
@@ -24,9 +24,11 @@ pytestmark = pytest.mark.lab
 
 RUN = """
 import json, sys
+from cluster.serial import decode
 from lab import supervisor
+options = decode(supervisor.LabOptions, json.loads(sys.argv[1]))
 try:
-    supervisor.run(supervisor.LabOptions(**json.loads(sys.argv[1])), lambda state: print("ready", flush=True))
+    supervisor.run(options, lambda state: print("ready", flush=True))
 except supervisor.LabError as error:
     print("error:", error, flush=True)
 """
@@ -40,10 +42,14 @@ setsid sleep 98765 >/dev/null 2>&1 &
 class Lab:
     """A running lab and a client of it."""
 
-    def __init__(self, who: Identity) -> None:
+    def __init__(self, who: Identity, **more: Any) -> None:
         self.who = who
         self.folder = who.folder()
-        self.options = {"state_dir": str(self.folder / "state"), "log_dir": str(self.folder / "logs")}
+        self.options = {
+            "state_dir": str(self.folder / "state"),
+            "log_dir": str(self.folder / "logs"),
+            **more,
+        }
         self.caller = who.start("-c", RUN, json.dumps(self.options))
         assert self.caller.stdout is not None
         line = self.caller.stdout.readline()
