@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from enum import Enum
 from typing import Dict, List, Optional, Tuple
@@ -59,38 +60,31 @@ def decide(book: Book) -> Explanation:
     side = [claim for claim in claims if claim.tier is Tier.SIDE]
     sure = [claim for claim in claims if claim.sure and claim.tier is not Tier.SIDE]
     open_ = [claim for claim in claims if not claim.sure]
-    common = {"lines": book.lines, "files": tuple(book.files)}
+    answer = functools.partial(Explanation, lines=book.lines, files=tuple(book.files))
     if sure:
         causes, consequences = _first(sure)
-        return Explanation(
+        return answer(
             verdict=Outcome.DETERMINED,
             causes=_shown(view, [*causes, *side]),
             consequences=_shown(view, consequences),
-            **_typed(common),
         )
     benign = _benign(view, bool(open_))
     if benign is not None and not _fails(view):
-        return Explanation(verdict=Outcome.NO_FAULT, causes=_shown(view, [benign]), **_typed(common))
+        return answer(verdict=Outcome.NO_FAULT, causes=_shown(view, [benign]))
     if open_:
-        return Explanation(
+        return answer(
             verdict=Outcome.UNDETERMINED,
             candidates=_shown(view, open_),
             consequences=_shown(view, side),
             next_command=_command(view, next((claim.ask for claim in open_ if claim.ask), PROBE)),
-            **_typed(common),
         )
     if side and not _fails(view):
-        return Explanation(verdict=Outcome.DETERMINED, causes=_shown(view, side), **_typed(common))
-    return Explanation(
+        return answer(verdict=Outcome.DETERMINED, causes=_shown(view, side))
+    return answer(
         verdict=Outcome.UNDETERMINED,
         consequences=_shown(view, side),
         next_command=_command(view, _NOTHING_KNOWN),
-        **_typed(common),
     )
-
-
-def _typed(common: Dict[str, object]) -> Dict[str, object]:
-    return common
 
 
 def _first(sure: List[Claim]) -> Tuple[List[Claim], List[Claim]]:

@@ -131,6 +131,10 @@ class Book:
             self._seen.add(key)
             kept.append(fact)
 
+    def full(self, kind: Kind) -> bool:
+        """Whether more facts of a kind would not be kept."""
+        return len(self.facts.get(kind, ())) >= _EACH_KIND
+
     def all(self, *kinds: Kind) -> List[Fact]:
         """Facts of these kinds, first ones first."""
         found = [fact for kind in kinds for fact in self.facts.get(kind, ())]

@@ -9,11 +9,19 @@ from __future__ import annotations
 
 import io
 import re
-from typing import BinaryIO, Dict, Iterator, List, Optional, Sequence, Tuple, cast
+from typing import BinaryIO, Dict, Iterator, List, Optional, Sequence, Set, Tuple, cast
 
 from diagnosis.explain import LogError
 from diagnosis.explain_facts import RETRIED, Book, Fact, Kind, Place, node_of, rank_of, time_of
-from diagnosis.signatures import GATES, PROGRESS_WORDS, read_line, shows_progress
+from diagnosis.signatures import (
+    ERROR_WORDS,
+    GATES,
+    PROGRESS_WORDS,
+    Signature,
+    read_text,
+    shows_progress,
+    triggers_by_gate,
+)
 
 CHUNK_BYTES = 1 << 18
 # A longer line is read in pieces that overlap; no message is as long as the overlap.
@@ -22,6 +30,8 @@ _OVERLAP_BYTES = 2048
 _EXCERPT_CHARACTERS = 400
 _SAME_SHAPE = 64
 _SHAPES_AT_MOST = 50_000
+_LONG_SHAPE = 1024
+_SECTION = b"==> "  # what tail prints above each of several files
 _GZIP = b"\x1f\x8b"
 
 _ANSI = re.compile(rb"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]{0,256}(?:\x07|\x1b\\)|[@-Z\\-_])")
@@ -64,7 +74,8 @@ class _Reader:
         self._book = book
         self._name = name
         self._line = 1
-        self._shapes: Dict[bytes, List[Kind]] = {}
+        self._dull: Set[bytes] = set()  # shapes without any gate
+        self._told: Dict[bytes, List[Kind]] = {}  # shapes that were read, and what they said
         self._counts: Dict[bytes, int] = {}
         self._summary: Dict[str, str] = {}
         self._section: Optional[str] = None
@@ -102,57 +113,87 @@ class _Reader:
             clean = clean.replace(b"\0", b"")  # UTF-16 is readable without them
         if b"\x1b" in clean:
             clean = _ANSI.sub(b"", clean)
-        present = [gate for gate in GATES if gate in clean]
-        if present:
-            self._lines(clean, present)
+        self._lines(clean)
         if any(self._book.has(kind) for kind in (*RETRIED, Kind.NOISE)):
             self._progress(clean)
         self._line += breaks
 
-    def _lines(self, block: bytes, present: List[bytes]) -> None:
-        counts = self._counts
-        for offset, line in enumerate(block.split(b"\n")):
-            if len(line) < 4:
+    def _lines(self, block: bytes) -> None:
+        """Read the lines of a block whose shape (the line without digits) is new or worth a count."""
+        shapes = block.translate(None, _DIGITS).split(b"\n")
+        fresh = set(shapes) - self._dull
+        together = b"\n".join(fresh)
+        present = [gate for gate in GATES if gate in together]
+        if not present:
+            self._remember_dull(fresh)
+            return
+        active = self._active(present, together, block)
+        # Only what may matter is looked at by line number.
+        needles = {trigger.translate(None, _DIGITS) for trigger, _ in active} | {_SECTION}
+        if not self._book.full(Kind.OTHER_ERROR):
+            needles.update(ERROR_WORDS)
+        wanted = {shape for shape in fresh if any(needle in shape for needle in needles)}
+        self._remember_dull(fresh - wanted)
+        if not wanted:
+            return
+        lines = block.split(b"\n")
+        counts, told = self._counts, self._told
+        for offset, shape in enumerate(shapes):
+            if shape not in wanted:
                 continue
-            shape = line.translate(None, _DIGITS) if len(line) < PIECE_BYTES else line[:64]
-            count = counts.get(shape)
-            if count is not None:
+            count = counts.get(shape, 0)
+            if count >= _SAME_SHAPE:
+                for kind in told[shape]:
+                    # A repeated line is not read again, but it is still the last of its kind.
+                    self._book.last_order[kind] = self._order(self._line + offset)
+                continue
+            kinds = self._read(lines[offset], self._line + offset, active)
+            if len(counts) < _SHAPES_AT_MOST or shape in counts:
                 counts[shape] = count + 1
-                if count >= _SAME_SHAPE:
-                    self._again(shape)
-                    continue
-            for gate in present:
-                if gate in line:
-                    break
-            else:
-                continue
-            kinds = self._read(line, self._line + offset)
-            if count is None and len(counts) < _SHAPES_AT_MOST and len(line) < PIECE_BYTES:
-                counts[shape] = 1
-                self._shapes[shape] = kinds
+                told[shape] = kinds
 
-    def _again(self, shape: bytes) -> None:
-        """A repeated line is not read again, but it is still the last of its kind."""
-        for kind in self._shapes.get(shape, ()):
-            self._book.last_order[kind] = self._order(0)
+    def _active(self, present: List[bytes], together: bytes, block: bytes) -> List[Tuple[bytes, Signature]]:
+        """Triggers that this block holds, of the kinds of which more facts are wanted."""
+        active: List[Tuple[bytes, Signature]] = []
+        table = triggers_by_gate()
+        for gate in present:
+            for trigger, signature in table[gate]:
+                if trigger.translate(None, _DIGITS) not in together:
+                    continue
+                if not self._book.full(signature.kind):
+                    active.append((trigger, signature))
+                    continue
+                at = block.rfind(trigger)
+                if at >= 0:
+                    line = self._line + block.count(b"\n", 0, at)
+                    order = max(self._order(line), self._book.last_order.get(signature.kind, 0))
+                    self._book.last_order[signature.kind] = order
+        return active
+
+    def _remember_dull(self, shapes: Set[bytes]) -> None:
+        if len(self._dull) + len(shapes) <= _SHAPES_AT_MOST:
+            self._dull |= {shape for shape in shapes if len(shape) < _LONG_SHAPE}
 
     def _order(self, line: int) -> int:
-        return (len(self._book.files) << 40) + (line or self._line)
+        return (len(self._book.files) << 40) + line
 
-    def _read(self, line: bytes, number: int) -> List[Kind]:
+    def _read(self, line: bytes, number: int, active: List[Tuple[bytes, Signature]]) -> List[Kind]:
         kinds: List[Kind] = []
         for piece in _pieces(line):
+            signatures = [signature for trigger, signature in active if trigger in piece]
+            if not signatures and not any(word in piece for word in (*ERROR_WORDS, _SECTION)):
+                continue
             text = piece.decode("utf-8", "replace")
             parts = _BREAKS.split(text) if ("\\n" in text or "\r" in text) else [text]
             for part in parts:
                 message = _ESCAPED.sub(lambda found: "\t" if found.group(1) == "t" else found.group(1), part)
-                kinds += self._message(message if "\\" in part else part, number, parts[0])
+                kinds += self._message(message if "\\" in part else part, number, parts[0], signatures)
         return kinds
 
-    def _message(self, text: str, number: int, head: str) -> List[Kind]:
-        if text.startswith("==> ") and text.rstrip().endswith("<=="):
+    def _message(self, text: str, number: int, head: str, signatures: List[Signature]) -> List[Kind]:
+        if text.startswith(_SECTION.decode()) and text.rstrip().endswith("<=="):
             self._section = text.strip()[4:-4].strip()[:120]
-        matches = read_line(text)
+        matches = read_text(text, signatures)
         if not matches:
             return []
         rank = rank_of(text)
@@ -165,9 +206,10 @@ class _Reader:
                 self._summary.update(values)
                 continue
             own, moment, host = rank, at, node
+            merged = values
             if kind is Kind.EXIT and "rank" in self._summary:
-                values = {**values, **self._summary}
-                own = int(self._summary.get("rank") or -1) if self._summary.get("rank") else rank
+                merged = {**values, **self._summary}
+                own = int(self._summary["rank"])
                 moment = time_of(self._summary.get("time", "")) or at
                 host = self._summary.get("host", node)
                 self._summary = {}
@@ -186,14 +228,15 @@ class _Reader:
 
     def _progress(self, block: bytes) -> None:
         """The last line of a block that shows work going on; earlier ones add nothing."""
-        starts = set()
+        starts: Set[int] = set()
         for word in PROGRESS_WORDS:
-            at = block.rfind(word)
+            end = len(block)
             for _ in range(_PROGRESS_LINES_A_CHUNK):
+                at = block.rfind(word, 0, end)
                 if at < 0:
                     break
-                starts.add(block.rfind(b"\n", 0, at) + 1)
-                at = block.rfind(word, 0, starts and block.rfind(b"\n", 0, at) + 1)
+                end = block.rfind(b"\n", 0, at) + 1
+                starts.add(end)
         for start in sorted(starts, reverse=True):
             end = block.find(b"\n", start)
             line = block[start : end if end >= 0 else len(block)][:PIECE_BYTES]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import re
 from dataclasses import dataclass, field
-from typing import Dict, Iterator, List, Pattern, Tuple
+from typing import Dict, Iterable, Iterator, List, Pattern, Sequence, Tuple
 
 from diagnosis.explain_facts import FAILURES, Kind
 
@@ -19,6 +19,7 @@ from diagnosis.explain_facts import FAILURES, Kind
 class Signature:
     """One message. Patterns must be linear: whoever wrote the log chose the text.
 
+    gate: a literal of GATES that such a line holds, where the trigger does not hold one itself.
     every: all matches of a line count, not the first alone.
     fixed: values that the wording implies.
     """
@@ -26,6 +27,7 @@ class Signature:
     kind: Kind
     trigger: str
     pattern: str
+    gate: str = ""
     every: bool = False
     fixed: Dict[str, str] = field(default_factory=dict)
 
@@ -35,76 +37,55 @@ def _compiled(pattern: str) -> Pattern[str]:
     return re.compile(pattern)
 
 
-# A chunk without any of these is skipped, a line too: every trigger holds one (a test sees to it).
+# A chunk of a log without any of these is skipped: every trigger holds one (a test sees to it).
+# No digits: lines are compared without them first.
 GATES: Tuple[bytes, ...] = (
     b"rror",
-    b"xcept",
-    b"ailed",
-    b"Gloo",
-    b"gloo",
-    b"GLOO",
+    b"onnect",
     b"imed out",
     b"imeout",
+    b"ailed",
     b"nable to",
-    b"onnect",
-    b"listening",
-    b"already",
-    b"emory",
-    b"MASTER",
+    b"lready",
+    b"ocket",
+    b"gloo",
+    b"nforce",
+    b"GLOO_",
+    b"MASTER_",
     b"master",
-    b"WORLD_SIZE",
-    b"nnodes",
     b"rdzv",
     b"run_id",
-    b"endezvous",
+    b"nnodes",
     b"--dist",
     b"srun",
-    b"ignal",
-    b"SIG",
-    b"SO_ERROR",
-    b"rrno",
-    b"exitcode",
-    b"GLOBAL_RANK",
-    b", in ",
-    b"new_group",
-    b"rank",
-    b"host ",
-    b"time ",
-    b"pipe",
-    b"The node",
     b"nodes seen",
+    b"IP address of",
+    b"WORLD_SIZE",
+    b"GLOBAL_RANK",
+    b"SO_ERROR",
+    b"     : ",
+    b"exitcode",
+    b"ignal",
     b"DUE TO",
+    b"egmentation",
+    b"emory",
+    b"OOMKilled",
+    b"oom-kill",
+    b"oom_kill",
     b"open files",
-    b"fault",
-    b"Transport",
-    b"ddress",
-    b"shut",
-    b"hostname",
-    b"cannot be",
-    b"EADDRINUSE",
-    b"heartbeat",
-    b"members to join",
-    b"ss_family",
-    b"sizeof",
-    b"Remaining",
-    b"rv == 0",
-    b"op.preamble",
-    b"Received data",
-    b"ollectives",
-    b"aiting",
-    b"monitoredBarrier",
-    b"expects same",
-    b"transport",
-    b"bind(2)",
-    b"interface for",
-    b"to self",
-    b"store ",
-    b"is corrupt",
-    b"command",
+    b"new_group",
+    b"Broken pipe",
+    b"invalid command",
     b"libuv",
-    b"oom",
-    b"OOM",
-    b"expected, but",
+    b"xception",
+    b"no heartbeat",
+    b"ollectives",
+    b"monitoredBarrier",
+    b"but not set",
+    b"annot resolve",
+    b"is corrupt",
+    b"same model",
+    b"<==",
 )
 
 PROGRESS_WORDS: Tuple[bytes, ...] = (
@@ -145,14 +126,16 @@ PROGRESS = (
 )
 _DENIES = r"(?i)\b(?:not|fail\w*|error\w*|unable|cannot|never|without|before)\b"
 
+# A line that may hold an exception, whose own name is not known.
+ERROR_WORDS: Tuple[bytes, ...] = (b"Error", b"Exception", b"Interrupt")
 # An exception that no signature knows: something failed, so that nothing may be called harmless.
 _OTHER_ERROR = r"(?:^|[\s\]|:>])(?P<name>(?:\w+\.){0,6}[A-Z]\w{0,60}(?:Error|Exception|Interrupt|Exit))\b(?::\s*(?P<text>\S.{0,200})|\s*$)"
 _NOT_AN_ERROR = r"\b(?:Warning|FutureWarning|UserWarning)\b|^\s*(?:except|raise|File)\b"
 
 
 @functools.lru_cache(maxsize=1)
-def _signatures() -> Tuple[Signature, ...]:
-    # At the first line and not at import: help and usage need none of them.
+def all_signatures() -> Tuple[Signature, ...]:
+    """Every declaration. Imported here, as the modules of declarations need this one."""
     from diagnosis.signatures_gloo import SIGNATURES as gloo  # noqa: PLC0415
     from diagnosis.signatures_launch import SIGNATURES as launch  # noqa: PLC0415
     from diagnosis.signatures_store import SIGNATURES as store  # noqa: PLC0415
@@ -160,14 +143,25 @@ def _signatures() -> Tuple[Signature, ...]:
     return (*gloo, *store, *launch)
 
 
+@functools.lru_cache(maxsize=1)
+def triggers_by_gate() -> Dict[bytes, Tuple[Tuple[bytes, Signature], ...]]:
+    """Of each gate the (trigger, signature)s that it stands for."""
+    table: Dict[bytes, List[Tuple[bytes, Signature]]] = {gate: [] for gate in GATES}
+    for signature in all_signatures():
+        trigger = signature.trigger.encode()
+        named = signature.gate.encode()
+        table[named or next(gate for gate in GATES if gate in trigger)].append((trigger, signature))
+    return {gate: tuple(found) for gate, found in table.items()}
+
+
 Match = Tuple[Kind, Dict[str, str], int, int]
 
 
-def read_line(text: str) -> List[Match]:
-    """(kind, values, start, end) of everything that a line says."""
-    found: List[Match] = list(_known(text))
-    if not any(match[0] in FAILURES for match in found) and ("Error" in text or "xception" in text):
-        other = _compiled(_OTHER_ERROR).search(text)
+def read_text(text: str, signatures: Sequence[Signature]) -> List[Match]:
+    """(kind, values, start, end) of everything that a message says."""
+    found: List[Match] = list(_known(text, signatures))
+    if not any(match[0] in FAILURES for match in found):
+        other = _compiled(_OTHER_ERROR).search(text) if "rror" in text or "xception" in text else None
         if other and not _compiled(_NOT_AN_ERROR).search(text):
             found.append((Kind.OTHER_ERROR, _values(other), other.start("name"), other.end()))
     return found
@@ -178,9 +172,9 @@ def shows_progress(text: str) -> bool:
     return bool(_compiled(PROGRESS).search(text)) and not _compiled(_DENIES).search(text)
 
 
-def _known(text: str) -> Iterator[Match]:
+def _known(text: str, signatures: Sequence[Signature]) -> Iterator[Match]:
     taken = set()
-    for signature in _signatures():
+    for signature in signatures:
         if signature.trigger not in text:
             continue
         for match in _compiled(signature.pattern).finditer(text):

@@ -16,7 +16,9 @@ SIGNATURES = (
         Kind.PAIR_HIDDEN, "no error", r"pair\.cc:\d+\] no error|connectFullMesh failed.{0,300}\bno error"
     ),
     Signature(
-        Kind.PAIR_HIDDEN, "Transport endpoint", r"write: Transport endpoint is not connected, remote=\[none"
+        Kind.PAIR_HIDDEN,
+        "endpoint is not connected",
+        r"write: Transport endpoint is not connected, remote=\[none",
     ),
     Signature(Kind.PAIR_BROKEN, "write: Broken pipe", rf"write: (?P<error>Broken pipe), remote={_ADDRESS}"),
     Signature(Kind.PAIR_TIMEOUT, "Connect timeout", rf"Connect timeout {_ADDRESS}"),
@@ -26,64 +28,69 @@ SIGNATURES = (
         Kind.FAMILIES,
         "ss_family",
         r"ss1\.ss_family == ss2\.ss_family\. (?P<own>\d{1,3}) vs (?P<other>\d{1,3})",
+        gate="nforce",
     ),
     # --- what it publishes ------------------------------------------------------------------
     Signature(
         Kind.INTERFACE,
-        "Unable to find address for",
+        "nable to find address for",
         r"(?:ifa != nullptr\.? )Unable to find address for:(?P<name>.{0,120})",
     ),
     Signature(
         Kind.NOT_LOCAL,
-        "Unable to find address for",
+        "nable to find address for",
         r"rp != nullptr\.? Unable to find address for:\s*(?P<name>\S{1,253})",
     ),
     Signature(
         Kind.NOT_LOCAL,
-        "bind(2) for",
+        "nable to find address for",
         r"Unable to find address for:? (?P<name>[^;\s]{1,253});? bind\(2\) for \[(?P<ip>[^\]]{1,64})\]",
     ),
     Signature(
         Kind.NOT_LOCAL,
-        "Unable to find interface for",
+        "nable to find interface for",
         r"Unable to find interface for:\s*\[?(?P<ip>[^\]\s]{1,64})",
     ),
     Signature(
         Kind.NAME_FAILED,
         "rv == 0",
         r"device\.cc:\d+\] rv == 0\.? ?(?P<code>-\d{1,3}) vs 0",
+        gate="nforce",
     ),
     Signature(
-        Kind.NAME_FAILED, "to a (local) address", r"Cannot resolve (?P<name>\S{1,253}) to a \(local\) address"
+        Kind.NAME_FAILED, "annot resolve", r"Cannot resolve (?P<name>\S{1,253}) to a \(local\) address"
     ),
     Signature(
         Kind.LOOPBACK_FALLBACK,
-        "loopback address as fallback",
+        "nable to resolve hostname",
         r"Unable to resolve hostname to a \(local\) address",
     ),
     Signature(
         Kind.INTERFACE,
-        "hostname can't be empty",
+        "be empty",
         r"makeTCPDevice\(\): interface or hostname can't be empty(?P<name>)",
+        gate="rror",
     ),
     Signature(Kind.TRANSPORT, "unsupported gloo device", r"unsupported gloo device"),
-    Signature(Kind.TRANSPORT, "transport does not support", r"transport does not support lazy init"),
-    Signature(Kind.RECORD, "sizeof(impl_)", r"sizeof\(impl_\) == bytes\.size\(\)"),
+    Signature(Kind.TRANSPORT, "support lazy init", r"transport does not support lazy init", gate="rror"),
+    Signature(Kind.RECORD, "sizeof(impl_)", r"sizeof\(impl_\) == bytes\.size\(\)", gate="nforce"),
     Signature(
         Kind.RECORD,
-        "Remaining bytes do not",
+        "Remaining bytes do",
         r"Remaining bytes do not map to entire chunk of pair identifiers",
+        gate="rror",
     ),
     # --- its own sockets --------------------------------------------------------------------
     Signature(
         Kind.GLOO_BIND,
-        "gloo/",
+        "lready in use",
         r"gloo/transport/tcp/\w+\.(?:cc|h):\d+\][^\[]{0,60}\b(?P<call>bind|listen): (?P<error>Address already in use)",
     ),
     Signature(
         Kind.GLOO_BIND,
-        "gloo/",
+        "assign requested",
         r"gloo/transport/tcp/\w+\.(?:cc|h):\d+\][^\[]{0,60}\b(?P<call>connect|bind): (?P<error>Cannot assign requested address)",
+        gate="gloo",
     ),
     # --- an established pair ----------------------------------------------------------------
     Signature(
@@ -99,10 +106,10 @@ SIGNATURES = (
     Signature(
         Kind.PEER_RESET,
         "onnection reset by peer",
-        r"^(?!.*(?:c10d|TCPStore|recvValue|sendBytes|recvBytes|SocketImpl|DistNetworkError|NCCL|nccl|ucx|ssh)).{0,300}?"
+        r"^(?!.*(?:c10d|TCPStore|recvValue|sendBytes|recvBytes|SocketImpl|DistNetworkError|NCCL|nccl|ucx|ssh)).{0,2000}?"
         r"[Cc]onnection reset by peer",
     ),
-    Signature(Kind.PEER_RESET, "Socket closed", r"pair\.cc:\d+\] Socket closed \[(?P<ip>[^\]\s]{0,64})\]"),
+    Signature(Kind.PEER_RESET, "ocket closed [", r"pair\.cc:\d+\] Socket closed \[(?P<ip>[^\]\s]{0,64})\]"),
     Signature(
         Kind.PAIR_BROKEN,
         "rror [",
@@ -112,6 +119,7 @@ SIGNATURES = (
         Kind.PAIR_BROKEN,
         "writev [",
         rf"writev {_ADDRESS}: (?P<error>(?!Connection reset)[A-Z][A-Za-z ]{{3,60}})",
+        gate="gloo",
     ),
     Signature(
         Kind.OPERATION_TIMEOUT,
@@ -133,14 +141,20 @@ SIGNATURES = (
         Kind.SIZE_MISMATCH,
         "op.preamble",
         r"op\.preamble\.(?:length|nbytes) <= op\.(?:nbytes|buf).{0,12}?\.? ?(?P<received>\d+) vs (?P<expected>\d+)",
+        gate="nforce",
     ),
-    Signature(Kind.SIZE_MISMATCH, "Received data size", r"Received data size doesn't match expected size"),
+    Signature(
+        Kind.SIZE_MISMATCH,
+        "collective mismatch in",
+        r"Received data size doesn't match expected size",
+        gate="nforce",
+    ),
     Signature(
         Kind.FINGERPRINT,
-        "mismatch between collectives",
+        "between collectives",
         r"Detected mismatch between collectives on ranks\.? Rank (?P<rank>\d{1,6})",
     ),
-    Signature(Kind.FINGERPRINT, "Collectives differ in", r"Collectives differ in the following aspects"),
+    Signature(Kind.FINGERPRINT, "ollectives differ", r"Collectives differ in the following aspects"),
     Signature(
         Kind.FINGERPRINT,
         "expects same model",
@@ -153,12 +167,13 @@ SIGNATURES = (
     ),
     Signature(
         Kind.BARRIER_RANKS,
-        "timed out in monitoredBarrier",
+        "out in monitoredBarrier",
         r"Rank (?P<speaker>\d{1,6}) timed out in monitoredBarrier after (?P<ms>\d{1,12}) ms",
     ),
     Signature(
         Kind.RANK_RANGE,
         "rank",
         r"(?:rank_? < size_?|rank >= 0 && rank < size)\.? (?P<rank>\d{1,6}) vs (?P<size>\d{1,6})",
+        gate="nforce",
     ),
 )

@@ -7,17 +7,12 @@ from diagnosis.signatures import Signature
 
 _VALUE = r"['\"]?\s{0,3}[=:]\s{0,3}['\"]?(?P<value>[^\s'\";)}\]]*)"
 _OPTION = r"(?:=(?P<value>\S*)|\s+(?!-)(?P<next>\S+)|(?P<none>)(?=\s+-|\s*$))"
-_COLLECTIVES = (
-    "all_reduce|all_gather|all_gather_object|all_gather_into_tensor|all_to_all|all_to_all_single|broadcast|"
-    "broadcast_object_list|reduce|reduce_scatter|reduce_scatter_tensor|gather|scatter|barrier|monitored_barrier|"
-    "send|recv|isend|irecv"
-)
 
 SIGNATURES = (
     # --- the environment --------------------------------------------------------------------
     Signature(
         Kind.ENV_MISSING,
-        "expected, but not set",
+        "but not set",
         r"environment variable (?P<name>RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT|LOCAL_RANK) expected, but not set",
     ),
     Signature(
@@ -69,9 +64,12 @@ SIGNATURES = (
     ),
     Signature(Kind.RUN_ID, "--rdzv", rf"--rdzv[-_]id{_OPTION}"),
     Signature(Kind.RUN_ID, "run_id", r"\brun_id\s{1,12}: (?P<value>\S{1,100})"),
-    Signature(Kind.RUN_ID, "rendezvous '", r"the rendezvous '(?P<value>[^'\s]{1,100})'"),
+    Signature(Kind.RUN_ID, "rendezvous '", r"the rendezvous '(?P<value>[^'\s]{1,100})'", gate="ailed"),
     Signature(
-        Kind.LOCAL_NODE, "The node '", r"The node '(?P<value>[A-Za-z][\w.-]{0,120}?)_\d+_\d+' has failed"
+        Kind.LOCAL_NODE,
+        "The node '",
+        r"The node '(?P<value>[A-Za-z][\w.-]{0,120}?)_\d+_\d+' has failed",
+        gate="ailed",
     ),
     Signature(
         Kind.RENDEZVOUS,
@@ -105,6 +103,7 @@ SIGNATURES = (
         "rank",
         r"(?i)\brank[ =:(]{1,3}(?P<rank>\d{1,6})\)? (?:must|should) be (?:less|smaller|in|between|<).{0,60}?world.?size"
         r"(?:[ =:(]{1,4}(?P<size>\d{1,6}))?",
+        gate="rror",
     ),
     Signature(
         Kind.SETTING,
@@ -113,11 +112,11 @@ SIGNATURES = (
         fixed={"name": "srun unused", "value": "yes"},
     ),
     # --- how processes end --------------------------------------------------------------------
-    Signature(Kind.SUMMARY, "time ", r"^\W*time\s{1,12}: (?P<time>\S{10,40})$"),
-    Signature(Kind.SUMMARY, "host ", r"^\W*host\s{1,12}: (?P<host>\S{1,253})$"),
-    Signature(Kind.SUMMARY, "rank ", r"^\W*rank\s{1,12}: (?P<rank>\d{1,6}) \(local_rank"),
+    Signature(Kind.SUMMARY, "     : ", r"^\W*time\s{1,12}: (?P<time>\S{10,40})$"),
+    Signature(Kind.SUMMARY, "     : ", r"^\W*host\s{1,12}: (?P<host>\S{1,253})$"),
+    Signature(Kind.SUMMARY, "     : ", r"^\W*rank\s{1,12}: (?P<rank>\d{1,6}) \(local_rank"),
     Signature(Kind.EXIT, "exitcode", r"exitcode\s{0,12}: (?P<code>-?\d{1,3})\b"),
-    Signature(Kind.SIGNAL, "SIG", r"Signal (?P<signal>\d{1,2}) \(\w+\) received by PID \d+"),
+    Signature(Kind.SIGNAL, "ignal ", r"Signal (?P<signal>\d{1,2}) \(\w+\) received by PID \d+"),
     Signature(Kind.SIGNAL, "got signal", r"Process \d+ got signal: (?P<signal>\d{1,2})"),
     Signature(Kind.SIGNAL, "death signal", r"[Rr]eceived (?:Signals\.)?(?P<signal>\w{1,10}) death signal"),
     Signature(Kind.SIGNAL, "DUE TO", r"(?P<signal>CANCELLED) AT .{0,60}DUE TO [A-Z ]{4,40}"),
@@ -129,16 +128,12 @@ SIGNATURES = (
         r"CUDA out of memory|OutOfMemoryError|Out of memory: Kill|out of memory: Kill|\bCannot allocate memory\b"
         r"|can't allocate memory|running low on memory|Memory cgroup out of memory|[Ee]xceeded memory limit",
     ),
-    Signature(Kind.MEMORY, "oom", r"\boom[-_]kill|\bOOMKilled\b"),
-    Signature(Kind.MEMORY, "OOM", r"\bOOMKilled\b|\bOOM[- ]killer\b|\bOut Of Memory\b"),
+    Signature(Kind.MEMORY, "oom-kill", r"\boom-kill"),
+    Signature(Kind.MEMORY, "oom_kill", r"\boom_kill"),
+    Signature(Kind.MEMORY, "OOMKilled", r"\bOOMKilled\b|\bOOM[- ]killer\b|\bOut Of Memory\b"),
     Signature(Kind.MEMORY, "MemoryError", r"(?:^|\s)MemoryError\b"),
     Signature(Kind.FILES, "oo many open files", r"[Tt]oo many open files"),
-    Signature(Kind.FILES, "[Errno 24]", r"\[Errno 24\]"),
+    Signature(Kind.FILES, "[Errno 24]", r"\[Errno 24\]", gate="rror"),
     # --- where in the program -----------------------------------------------------------------
-    Signature(
-        Kind.FRAME,
-        ", in ",
-        rf", in (?P<function>new_group|new_subgroups\w*|init_process_group|{_COLLECTIVES})$",
-    ),
-    Signature(Kind.FRAME, "new_group(", r"\bnew_group\(", fixed={"function": "new_group"}),
+    Signature(Kind.FRAME, "in new_group", r", in (?P<function>new_group)\s*$"),
 )

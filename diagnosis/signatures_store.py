@@ -31,14 +31,15 @@ SIGNATURES = (
     ),
     Signature(
         Kind.STORE_TIMEOUT,
-        "server socket on",
+        "imed out, will retry",
         r"server socket on \[?(?P<host>[^\]\s]{0,253}?)\]?:(?P<port>\d{1,5}) has timed out, will retry",
         fixed={"retry": "yes"},
     ),
     Signature(
         Kind.NOISE,
-        "errno: 9",
+        "(errno: 9",
         rf"socket (?:on \S+ )?(?:cannot be initialized|has failed to (?:connect|bind)).{{0,300}}{_IPV6_ERRNO}",
+        gate="ocket",
         fixed={"about": "ipv6"},
     ),
     Signature(
@@ -56,24 +57,21 @@ SIGNATURES = (
     ),
     Signature(
         Kind.STORE_ERRNO,
-        "not yet listening",
+        "yet listening",
         rf"server socket on {_PEER} is not yet listening {_ERRNO}",
+        gate="ocket",
     ),
     Signature(
         Kind.STORE_ERRNO,
-        "is listening yet",
+        "listening yet",
         rf"No socket on {_PAIR} is listening yet",
+        gate="ocket",
         fixed={"errno": "111"},
     ),
     Signature(
         Kind.STORE_GAI,
-        "cannot be retrieved (gai",
+        "gai error",
         rf"(?:IPv[46] )?network addresses of {_PAIR} cannot be retrieved \(gai error: (?P<code>-?\d{{1,3}})",
-    ),
-    Signature(
-        Kind.STORE_GAI,
-        "getaddrinfo",
-        r"getaddrinfo(?:\(\))? (?:failed|error)?[^-]{0,40}(?P<code>-\d{1,2})\b",
     ),
     Signature(
         Kind.STORE_GAI,
@@ -82,7 +80,7 @@ SIGNATURES = (
     ),
     Signature(
         Kind.NOISE,
-        "hostname of the client socket",
+        "ocket cannot be retrieved",
         r"hostname of the client socket cannot be retrieved",
         fixed={"about": "reverse lookup"},
     ),
@@ -95,24 +93,27 @@ SIGNATURES = (
     # --- who came ---------------------------------------------------------------------------
     Signature(
         Kind.STORE_JOINED,
-        "imed out after",
+        "seconds waiting for",
         r"Timed out after (?P<after>\d{1,9}) seconds waiting for (?:clients|workers)\. "
         r"(?P<joined>\d{1,6})/(?P<size>\d{1,6}) (?:clients|workers) joined",
+        gate="imed out",
     ),
     Signature(
         Kind.STORE_BARRIER,
-        "store based barrier",
+        "imed out initializing",
         r"store based barrier on rank:? (?P<rank>\d{1,6}), for key: \S{1,200}? \(world_size=(?P<size>\d{1,6}), "
         r"(?:worker_count|num_workers_joined)=(?P<joined>\d{1,6})",
     ),
     Signature(
         Kind.STORE_BARRIER,
-        "aiting on barrier on rank",
+        "imed out waiting on barrier",
         r"barrier on rank (?P<rank>\d{1,6}), for key prefix: \S{1,200} \(world_size=(?P<size>\d{1,6}), "
         r"missing_ranks=\[?(?P<ranks>[^\])]{0,300})",
     ),
     Signature(
-        Kind.STORE_BARRIER, "members to join", r"timed out waiting for all (?P<size>\d{1,6}) members to join"
+        Kind.STORE_BARRIER,
+        "imed out waiting for all",
+        r"timed out waiting for all (?P<size>\d{1,6}) members to join",
     ),
     Signature(
         Kind.STORE_KEY,
@@ -130,12 +131,13 @@ SIGNATURES = (
         r"barrier timeout after (?P<ms>\d{1,12})ms, key: (?P<keys>\S{1,300})",
     ),
     Signature(Kind.STORE_WAIT, "Socket Timeout", r"\bSocket Timeout\b"),
-    Signature(Kind.STORE_WAIT, "waitForInput", r"waitForInput: .{0,200}(?:timed out after|likely a timeout)"),
+    Signature(Kind.STORE_WAIT, "waitForInput", r"waitForInput: .{0,200}timed out after", gate="imed out"),
+    Signature(Kind.STORE_WAIT, "likely a timeout", r"waitForInput: .{0,200}likely a timeout"),
     # --- an established connection ----------------------------------------------------------
     Signature(
         Kind.STORE_CLOSED, "onnection was likely closed", r"Failed to (?:recv, got|send, sent) 0 bytes"
     ),
-    Signature(Kind.STORE_CLOSED, "TCPStore server has shut", r"TCPStore server has shut down too early"),
+    Signature(Kind.STORE_CLOSED, "server has shut", r"TCPStore server has shut down too early", gate="rror"),
     Signature(
         Kind.STORE_RESET,
         "onnection reset by peer",
@@ -148,9 +150,7 @@ SIGNATURES = (
         r"(?:recvValue\w*|sendBytes|recvBytes|SocketImpl|TCPStore|DistNetworkError|Utils\.hpp).{0,400}Broken pipe",
     ),
     Signature(Kind.STORE_STRANGER, "Ping failed", r"Ping failed, invalid value returned from server"),
-    Signature(
-        Kind.RECORD, "Client sent invalid command", r"Client sent invalid command", fixed={"weak": "yes"}
-    ),
+    Signature(Kind.RECORD, "invalid command", r"Client sent invalid command", fixed={"weak": "yes"}),
     Signature(
         Kind.RECORD, "is corrupt", r"The (?:rendezvous state|state object) is corrupt", fixed={"weak": "yes"}
     ),
@@ -164,7 +164,7 @@ SIGNATURES = (
         r"(?:failed to (?:bind|listen)[^\n]{0,200}?(?:\]|\d|\w):(?P<port>\d{2,5})\b[^\n]{0,80})?"
         r"[Aa]ddress already in use(?:.{0,40}?:(?P<last>\d{2,5})\b)?",
     ),
-    Signature(Kind.PORT_TAKEN, "EADDRINUSE", r"(?:port: (?P<port>\d{2,5}),.{0,80})?EADDRINUSE"),
+    Signature(Kind.PORT_TAKEN, "lready in use", r"(?:port: (?P<port>\d{2,5}),.{0,80})?EADDRINUSE"),
     Signature(Kind.PORT_TAKEN, "already in use", r"on \S{1,253}, port: (?P<port>\d{2,5}) already in use"),
     Signature(Kind.FILE_EXISTS, "File already exists", r"[Ff]ile already exists:? ?(?P<name>\S{0,300})"),
     Signature(Kind.LIBUV, "libuv", r"PyTorch was buil[dt] without libuv"),
