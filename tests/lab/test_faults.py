@@ -17,7 +17,7 @@ import pytest
 
 from diagnosis.causes import CATALOGUE, Group, SeenIn
 from diagnosis.report import Diagnosis, Verdict
-from lab import demo, deploy, supervisor, toolchain
+from lab import demo, demo_answer, deploy, supervisor, toolchain
 from lab.check import run_check
 from lab.fault_host import Launch
 from lab.fault_scene import Scene
@@ -101,7 +101,7 @@ def test_the_stacks_and_the_table_agree_on_what_can_be_deployed() -> None:
 
 def test_the_list_of_faults_names_each_once() -> None:
     """What `demo --list-faults` prints."""
-    listed = re.findall(r"^  (\S+) ", demo.faults_text(), re.MULTILINE)
+    listed = re.findall(r"^  (\S+) ", demo_answer.faults_text(), re.MULTILINE)
     assert sorted(listed) == sorted(FAULTS)
 
 

@@ -371,6 +371,21 @@ def test_pages_are_joined(monkeypatch: pytest.MonkeyPatch) -> None:
     assert problems == {}
 
 
+def test_instances_of_the_cluster_that_are_no_members_are_read_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the cluster's name, its tagged instances come beside the members, each once."""
+
+    def answer(request: Asked, _: int) -> Answer:
+        found = ec2_answer(request, frozenset())
+        tagged = b"Filter.1.Name=tag%3Afullmesh%3Acluster&" in request.body
+        return Answer(body=found.body.replace(b"i-1", b"i-3")) if tagged else found
+
+    with answering(answer) as (url, _):
+        documents, problems = reader(monkeypatch, url).describe_cluster(["i-1", "i-2"], "demo")
+    reservations = documents["instances"]["Reservations"]
+    assert [item["Instances"][0]["InstanceId"] for item in reservations] == ["i-1", "i-2", "i-3"]
+    assert problems == {}
+
+
 def test_a_missing_permission_leaves_its_table_open(monkeypatch: pytest.MonkeyPatch) -> None:
     """What may not be read is a table that is incomplete and an action to allow, never an empty table."""
     denied = frozenset({"DescribeNetworkAcls", "DescribeVpcs"})
