@@ -54,6 +54,7 @@ def explain_files(paths: Sequence[str]) -> Explanation:
                 logs.append((path, stack.enter_context(open(path, "rb"))))
             except OSError as error:
                 raise LogError(
-                    f"{path} cannot be opened: {error.strerror}; a log is a readable file, or - for standard input"
+                    f"{path} cannot be opened: {error.strerror}; a log is a readable file, or - for "
+                    "standard input"
                 ) from error
         return explain(logs)

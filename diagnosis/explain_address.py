@@ -40,19 +40,15 @@ def address_claims(view: View) -> List[Claim]:
 
 def wrong_syntax(name: str) -> str:
     """Why a value is no exact name of an interface; "" when it may be one."""
-    if not name.strip():
-        return "an entry between commas is empty"
-    if name != name.strip() or re.search(r"\s", name):
-        return "it holds a blank"
-    if name[0] in "^=!%":
-        return f"{name[0]} is NCCL's syntax and means nothing to Gloo"
-    if _ADDRESS.fullmatch(name):
-        return "it is an address"
-    if _PREFIX.fullmatch(name):
-        return "it is a prefix, and Gloo compares whole names"
-    if not _NAME.fullmatch(name):
-        return "no interface can have such a name"
-    return ""
+    checks = (
+        (not name.strip(), "an entry between commas is empty"),
+        (name != name.strip() or re.search(r"\s", name), "it holds a blank"),
+        (name[:1] in tuple("^=!%"), f"{name[:1]} is NCCL's syntax and means nothing to Gloo"),
+        (_ADDRESS.fullmatch(name), "it is an address"),
+        (_PREFIX.fullmatch(name), "it is a prefix, and Gloo compares whole names"),
+        (not _NAME.fullmatch(name), "no interface can have such a name"),
+    )
+    return next((why for wrong, why in checks if wrong), "")
 
 
 def _interfaces(view: View) -> List[Claim]:
@@ -80,7 +76,8 @@ def _interfaces(view: View) -> List[Claim]:
                     id="ifname-heterogeneous",
                     facts=(fact, others[0]),
                     subject=node(fact.rank),
-                    summary=f"GLOO_SOCKET_IFNAME={name} is set for all, rank {others[0].rank} got past it, and rank "
+                    summary=f"GLOO_SOCKET_IFNAME={name} is set for all, rank {others[0].rank} got past "
+                    "it, and rank "
                     f"{fact.rank} has no such interface",
                 )
             )
@@ -90,7 +87,8 @@ def _interfaces(view: View) -> List[Claim]:
                 id="ifname-missing",
                 facts=(fact,),
                 subject=node(fact.rank),
-                summary=f"Gloo was told to use the interface {name!r}, and this host has none of that name with an "
+                summary=f"Gloo was told to use the interface {name!r}, and this host has none of that "
+                "name with an "
                 "address",
             )
         )
@@ -119,7 +117,8 @@ def _own_name(view: View) -> List[Claim]:
                 id="hostname-stale-ip",
                 facts=(fact,),
                 subject=node(fact.rank),
-                summary=f"the host's own name{' ' + name if name else ''} resolves to {ip or 'an address'} that no "
+                summary=f"the host's own name{' ' + name if name else ''} resolves to "
+                f"{ip or 'an address'} that no "
                 "interface of this host has",
                 fields={"name": name},
             )
@@ -143,7 +142,8 @@ def _own_name(view: View) -> List[Claim]:
                 id="hostname-unresolvable",
                 facts=(fact, *_loopback_errors(view)[:1]),
                 subject=node(fact.rank),
-                summary="the host's own name resolves to no address of this host, so Gloo publishes loopback, where "
+                summary="the host's own name resolves to no address of this host, so Gloo publishes "
+                "loopback, where "
                 "no other host finds it",
             )
             for fact in fallback[:4]
@@ -190,7 +190,8 @@ def _dialled(view: View) -> List[Claim]:
                 Claim(
                     id="wrong-interface",
                     facts=(fact,),
-                    summary=f"a peer published {ip}, {what}, which does not answer from here ({error}, port {port})",
+                    summary=f"a peer published {ip}, {what}, which does not answer from here ({error}, "
+                    f"port {port})",
                 )
             )
     return claims
@@ -208,7 +209,8 @@ def _published_loopback(view: View, fact: Fact, port: str) -> List[Claim]:
     return suspects(
         ("hostname-loopback", "hostname-unresolvable", "ifname-loopback", "peer-died"),
         (fact,),
-        f"a peer published {ip}: wrong where the job has several hosts, and a peer that ended where it has one",
+        f"a peer published {ip}: wrong where the job has several hosts, and a peer that ended where it "
+        "has one",
         ask="getent ahosts $(hostname); echo GLOO_SOCKET_IFNAME=$GLOO_SOCKET_IFNAME",
     )
 

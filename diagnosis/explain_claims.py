@@ -32,6 +32,8 @@ GAI_NAMES = {
     "-9": "EAI_ADDRFAMILY",
     "-11": "EAI_SYSTEM",
 }
+# At the store these say that its host cannot be reached.
+UNREACHABLE = ("101", "110", "113")
 # Docker's own default; other private ranges are used by networks and bridges alike.
 _DOCKER = "172.17."
 _EPHEMERAL = range(32768, 61000)

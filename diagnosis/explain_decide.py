@@ -11,12 +11,11 @@ from diagnosis.causes import CATALOGUE, fill
 from diagnosis.explain_address import PROBE, address_claims
 from diagnosis.explain_claims import Claim, Tier, View
 from diagnosis.explain_facts import FAILURES, RETRIED, Book, Fact, Kind, Place
-from diagnosis.explain_members import member_claims
+from diagnosis.explain_members import EVERY_LOG, member_claims
 from diagnosis.explain_rendezvous import rendezvous_claims
 from diagnosis.explain_runtime import runtime_claims
 
 SCHEMA_VERSION = 1
-_NOTHING_KNOWN = "fullmesh explain LOG_OF_EACH_RANK..."
 
 
 class Outcome(str, Enum):
@@ -83,7 +82,7 @@ def decide(book: Book) -> Explanation:
     return answer(
         verdict=Outcome.UNDETERMINED,
         consequences=_shown(view, side),
-        next_command=_command(view, _NOTHING_KNOWN),
+        next_command=_command(view, EVERY_LOG),
     )
 
 

@@ -6,11 +6,11 @@ import re
 from collections import Counter
 from typing import Dict, List, Optional, Set
 
-from diagnosis.explain_claims import Claim, Tier, View, listed_ranks, node, setting, suspects
+from diagnosis.explain_claims import UNREACHABLE, Claim, Tier, View, listed_ranks, node, suspects
 from diagnosis.explain_facts import Fact, Kind
 
+EVERY_LOG = "fullmesh explain LOG_OF_EACH_RANK..."
 _GROUP_KEY = re.compile(r"/?default_pg/\d+/(?:/(?P<group>[^/]+)/)?/\w+//\d+/(?P<rank>\d{1,6})")
-_FILE_STORE = re.compile(r"(?:file://|--dist-file|init_method=file)")
 
 
 def member_claims(view: View) -> List[Claim]:
@@ -26,7 +26,8 @@ def _sizes(view: View) -> List[Claim]:
                 id="world-size-mismatch",
                 facts=(fact,),
                 subject=node(fact.number("rank")),
-                summary=f"rank {fact.get('rank')} does not exist in a world of {fact.get('size') or 'that size'}",
+                summary=f"rank {fact.get('rank')} does not exist in a world of "
+                f"{fact.get('size') or 'that size'}",
             )
         )
     barriers = [fact for fact in view.book.all(Kind.STORE_BARRIER) if fact.get("joined")]
@@ -43,7 +44,8 @@ def _sizes(view: View) -> List[Claim]:
                 id="world-size-mismatch",
                 facts=(fact, *view.book.settings("srun")[:1]),
                 subject=node(fact.number("rank")),
-                summary=f"there is a rank {fact.get('rank')} in a world of {fact.get('size')}{joined}: launcher and "
+                summary=f"there is a rank {fact.get('rank')} in a world of {fact.get('size')}{joined}: "
+                "launcher and "
                 "script both multiply processes",
                 fields={"world_size": fact.get("joined")},
             )
@@ -55,7 +57,8 @@ def _sizes(view: View) -> List[Claim]:
             Claim(
                 id="stale-store",
                 facts=(fact, *files[:1]),
-                summary=f"{fact.get('joined')} workers are counted in a world of {fact.get('size')}: the store holds "
+                summary=f"{fact.get('joined')} workers are counted in a world of {fact.get('size')}: the "
+                "store holds "
                 "an earlier attempt's" + (f" ({files[0].get('name')} existed already)" if files else ""),
                 fields={"name": files[0].get("name") if files else None},
             )
@@ -79,30 +82,31 @@ def _doubled(view: View) -> List[Claim]:
                     id="duplicate-rank",
                     facts=tuple(shown),
                     subject=node(twice[0]),
-                    summary=f"ranks {named} are announced twice in a world of {size}, the other {size - len(count)} "
+                    summary=f"ranks {named} are announced twice in a world of {size}, the other "
+                    f"{size - len(count)} "
                     "never: a node did not get its own node rank",
                 )
             ]
-    claims = suspects(
-        ("duplicate-rank", "duplicate-address", "stale-store"),
-        view.book.all(Kind.SELF)[:1],
-        "a rank was told to connect to its own address: two ranks published the same one",
-        ask="fullmesh explain LOG_OF_EACH_NODE...",
-    )
-    if not view.book.has(Kind.SELF):
-        claims = []
+    if view.book.has(Kind.SELF):
+        return suspects(
+            ("duplicate-rank", "duplicate-address", "stale-store"),
+            view.book.all(Kind.SELF)[:1],
+            "a rank was told to connect to its own address: two ranks published the same one",
+            ask=EVERY_LOG,
+        )
     alone = members and len({fact.number("rank") for fact in members}) < (members[0].number("size") or 0)
-    if alone and not view.book.has(Kind.PROGRESS) and not claims:
+    if alone and not view.book.has(Kind.PROGRESS):
         hint = ("env-leftover",) if view.book.settings("srun unused") else ()
         came = len({fact.number("rank") for fact in members})
-        claims = suspects(
-            (*hint, "peer-missing", "world-size-mismatch", "env-leftover")[: 3 + len(hint)],
+        return suspects(
+            tuple(dict.fromkeys((*hint, "peer-missing", "world-size-mismatch", "env-leftover"))),
             (*members[:1], *view.book.settings("srun unused")[:1]),
-            f"{came} of {members[0].get('size')} ranks announced themselves in these logs; the others' logs would "
+            f"{came} of {members[0].get('size')} ranks announced themselves in these logs; the others' "
+            "logs would "
             "tell",
             ask="env | grep -E 'SLURM|RANK|WORLD_SIZE|MASTER|OMPI'",
         )
-    return claims
+    return []
 
 
 def _all_double(count: Counter[Optional[int]]) -> bool:
@@ -122,7 +126,9 @@ def _came(view: View) -> List[Claim]:
     fact = facts[0]
     # Others tried and found nobody: then they are not missing, the way is closed.
     tried = [
-        f for f in view.book.all(Kind.STORE_TIMEOUT, Kind.STORE_ERRNO, Kind.STORE_GAI) if f.rank != fact.rank
+        other
+        for other in view.book.all(Kind.STORE_TIMEOUT, Kind.STORE_ERRNO, Kind.STORE_GAI)
+        if other.kind is not Kind.STORE_ERRNO or other.get("errno") in UNREACHABLE
     ]
     if tried:
         came = f"{fact.get('joined')} of {fact.get('size')} came to the store"
@@ -205,7 +211,8 @@ def _keys(view: View) -> List[Claim]:
                 Claim(
                     id="peer-not-in-collective",
                     facts=(fact,),
-                    summary=f"member {rank} of the sub-group {group} never entered new_group (nothing of it is in the "
+                    summary=f"member {rank} of the sub-group {group} never entered new_group (nothing of "
+                    "it is in the "
                     "store, which works)",
                     tier=Tier.ABSENCE,
                 )
@@ -227,16 +234,14 @@ def _keys(view: View) -> List[Claim]:
                     id="peer-missing",
                     facts=(fact,),
                     subject=node(rank),
-                    summary=f"rank {rank} never published its address: it did not start, came too late or failed "
+                    summary=f"rank {rank} never published its address: it did not start, came too late "
+                    "or failed "
                     "before",
                     tier=Tier.ABSENCE,
                     fields={"rank": rank},
                 )
             )
     return claims[:8]
-
-
-EVERY_LOG = "fullmesh explain LOG_OF_EACH_RANK..."
 
 
 def _barriers(view: View) -> List[Claim]:
@@ -253,8 +258,3 @@ def _barriers(view: View) -> List[Claim]:
             tier=Tier.ABSENCE,
         )
     ]
-
-
-def unused(view: View) -> List[str]:
-    """Values of sizes that differ, for a summary."""
-    return sorted({setting(fact) for fact in view.book.settings("WORLD_SIZE") if setting(fact)})

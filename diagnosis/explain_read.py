@@ -216,7 +216,7 @@ class _Reader:
             place = Place(file=self._name, line=number, text=_excerpt(text, start, end))
             fact = Fact(
                 kind=kind,
-                values=values,
+                values=merged,
                 place=place,
                 order=self._order(number),
                 rank=own,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Dict, Iterable, List, Optional, Set
+from typing import Dict, List
 
 from diagnosis.environment import host_is_well_formed
-from diagnosis.explain_address import PROBE
 from diagnosis.explain_claims import (
     ERRNO_NAMES,
     GAI_NAMES,
+    UNREACHABLE,
     Claim,
     Tier,
     View,
@@ -20,15 +20,16 @@ from diagnosis.explain_claims import (
     setting,
     suspects,
 )
+from diagnosis.explain_elastic import elastic_claims
 from diagnosis.explain_facts import Fact, Kind
 
 DIAL = "nc -zv -w 3 {master_address} {master_port}"
 # Words that stand where a launcher should have put a name.
 _PLACEHOLDER = re.compile(
-    r"__\w+__|<.*>|\$.*|\{.*\}|%\(.*|(?i:none|null|undefined|nan|your[-_].*|master[-_]?(?:addr|ip|node[-_]ip)|\w*placeholder\w*)"
+    r"__\w+__|<.*>|\$.*|\{.*\}|%\(.*|(?i:none|null|undefined|nan|your[-_].*|master[-_]?(?:addr|ip"
+    r"|node[-_]ip)|\w*placeholder\w*)"
 )
 _LIKE_ADDRESS = re.compile(r"[\d.]*\d\.[\d.]*")
-_UNREACHABLE = ("101", "110", "113")
 
 
 def rendezvous_claims(view: View) -> List[Claim]:
@@ -37,9 +38,8 @@ def rendezvous_claims(view: View) -> List[Claim]:
         *_settings(view),
         *_listeners(view),
         *_lookups(view),
-        *_launcher(view),
+        *elastic_claims(view),
         *_connects(view),
-        *_elastic(view),
         *_store_ended(view),
     ]
 
@@ -66,7 +66,8 @@ def _settings(view: View) -> List[Claim]:
                 id="env-missing",
                 facts=(fact,),
                 subject=node(fact.rank),
-                summary=f"{name} is not set: the script was not started by torchrun or another launcher that sets it",
+                summary=f"{name} is not set: the script was not started by torchrun or another launcher "
+                "that sets it",
                 fields={"name": name},
             )
         )
@@ -103,7 +104,8 @@ def _malformed(fact: Fact, host: str) -> Claim:
         id="master-addr-malformed",
         facts=(fact,),
         subject=node(fact.rank),
-        summary=f"the store's host is {host!r}: {malformed(host) or 'it holds a character that does not show'}",
+        summary=f"the store's host is {host!r}: "
+        f"{malformed(host) or 'it holds a character that does not show'}",
         fields={"master_port": fact.get("port")},
     )
 
@@ -164,69 +166,23 @@ def _lookups(view: View) -> List[Claim]:
                     id="master-addr-unresolvable",
                     facts=(fact,),
                     subject=node(fact.rank),
-                    summary=f"the store's host {host} does not resolve ({why}; IPv6 in the message means nothing)",
+                    summary=f"the store's host {host} does not resolve ({why}; IPv6 in the message means "
+                    "nothing)",
                     fields={"name": host, "master_port": fact.get("port")},
                 )
             )
     return claims
 
 
-def _launcher(view: View) -> List[Claim]:
-    """Two rendezvous in place of one, or a second port that is closed."""
-    claims: List[Claim] = []
-    failed = view.book.all(
-        Kind.RENDEZVOUS, Kind.STORE_TIMEOUT, Kind.STORE_RESET, Kind.STORE_WAIT, Kind.PEER_RESET
-    )
-    ids: Dict[str, Fact] = {}
-    for fact in view.book.all(Kind.RUN_ID):
-        ids.setdefault(setting(fact).strip("'\""), fact)
-    random = [fact for fact in ids.values() if fact.get("random")]
-    told = [fact for name, fact in ids.items() if name and not name.startswith(("$", "<", "{"))]
-    if failed and len(told) > 1:
-        names = ", ".join(list(ids)[:3])
-        why = "each node made up its own, as no --rdzv-id was given" if len(random) > 1 else "they differ"
-        claims.append(
-            Claim(
-                id="rdzv-id-mismatch",
-                facts=tuple(told[:2]),
-                summary=f"nodes wait in different rendezvous: {names} ({why})",
-                fields={"run_id": "job1"},
-            )
-        )
-    elif failed and random and view.several_hosts:
-        summary = "no --rdzv-id was given, so each of the nodes makes up its own and waits alone"
-        claims.append(
-            Claim(id="rdzv-id-mismatch", facts=(random[0],), summary=summary, fields={"run_id": "job1"})
-        )
-    endpoints = {setting(fact).strip("'\"") for fact in view.book.settings("rdzv_endpoint")}
-    hosts = {item.rpartition(":")[0] or item for item in endpoints}
-    for done in view.book.all(Kind.RENDEZVOUS_DONE):
-        late = [
-            fact
-            for fact in view.book.all(Kind.STORE_TIMEOUT)
-            if fact.order > done.order and fact.get("port") == done.get("port") and host_of(fact) in hosts
-        ]
-        if late and f"{host_of(late[0])}:{done.get('port')}" not in endpoints:
-            claims.append(
-                Claim(
-                    id="rdzv-port-blocked",
-                    facts=(done, late[0]),
-                    summary=f"the rendezvous at {', '.join(sorted(endpoints))} passed, and the store that it chose, "
-                    f"port {done.get('port')} of the same host, does not answer",
-                    fields=view.fields(),
-                )
-            )
-            break
-    return claims
-
-
 def _connects(view: View) -> List[Claim]:
     """The store that does not answer."""
     book = view.book
-    errors = [f for f in book.all(Kind.STORE_ERRNO) if f.get("errno") and host_of(f).strip()]
+    errors = [
+        f for f in book.all(Kind.STORE_ERRNO) if (f.get("errno") or f.get("final")) and host_of(f).strip()
+    ]
     errors = [f for f in errors if not book.progress_after([f])]
     timeouts = [fact for fact in book.all(Kind.STORE_TIMEOUT) if not fact.get("retry")]
-    hard = [fact for fact in errors if fact.get("errno") in _UNREACHABLE]
+    hard = [fact for fact in errors if fact.get("errno") in UNREACHABLE]
     if hard and not _reached_later(view, hard[0]):
         fact = hard[0]
         number = fact.get("errno")
@@ -245,6 +201,8 @@ def _connects(view: View) -> List[Claim]:
     if not shown or _reached_later(view, shown[-1]):
         return []
     hosts = {host_of(fact).strip() for fact in shown if host_of(fact).strip()}
+    if not hosts and view.book.has(Kind.RENDEZVOUS):
+        return []  # the rendezvous' own error says the same, with more
     if hosts and all(is_loopback(host) for host in hosts):
         return suspects(
             ("master-addr-not-a-member", "peer-missing", "store-host-exited"),
@@ -290,50 +248,6 @@ def _reached_later(view: View, fact: Fact) -> bool:
     ) or bool(view.book.progress_after([fact]))
 
 
-def _elastic(view: View) -> List[Claim]:
-    """torchrun's own rendezvous, where nothing else said why."""
-    claims: List[Claim] = []
-    facts = {fact.get("error"): fact for fact in reversed(view.book.all(Kind.RENDEZVOUS))}
-    connection, timeout, closed = facts.get("connection"), facts.get("timeout"), facts.get("closed")
-    if connection is not None:
-        own = _own_endpoint(view, view.book.all(Kind.LOCAL_NODE))
-        if own is not None:
-            summary = f"the node {setting(own)} is the rendezvous host itself and could not connect to itself"
-            claims.append(Claim(id="rdzv-host-unrecognised", facts=(own, connection), summary=summary))
-        else:
-            claims += suspects(
-                ("rdzv-host-unrecognised", "master-unreachable", "peer-missing", "port-in-use"),
-                (connection,),
-                "the rendezvous store was not reached: its host did not serve it, or the way there is closed",
-                ask="getent ahosts $(hostname); nc -zv -w 3 {master_address} {master_port}",
-            )
-    if timeout is not None:
-        claims += suspects(
-            ("peer-missing", "rdzv-id-mismatch", "rdzv-host-unrecognised", "peer-late"),
-            (timeout,),
-            "too few nodes came to the rendezvous",
-            ask="fullmesh explain LOG_OF_EACH_NODE...",
-        )
-    if closed is not None:
-        claims += suspects(
-            ("stale-store", "peer-died"),
-            (closed,),
-            "the rendezvous of this id was closed already: an earlier run's, or another node ended",
-            ask="torchrun --rdzv-id=$(date +%s) ...",
-        )
-    if facts.get("heartbeat") is not None:
-        summary = "a node sent no heartbeat any more"
-        claims += suspects(("peer-died", "host-unreachable"), (facts["heartbeat"],), summary, ask=PROBE)
-    return claims
-
-
-def _own_endpoint(view: View, local: Iterable[Fact]) -> Optional[Fact]:
-    hosts: Set[str] = {
-        setting(fact).strip("'\"").rpartition(":")[0] for fact in view.book.settings("rdzv_endpoint")
-    }
-    return next((fact for fact in local if setting(fact) in hosts), None)
-
-
 def _store_ended(view: View) -> List[Claim]:
     closed = view.book.all(Kind.STORE_CLOSED)
     resets = view.book.all(Kind.STORE_RESET)
@@ -344,7 +258,8 @@ def _store_ended(view: View) -> List[Claim]:
             Claim(
                 id="store-host-exited",
                 facts=(closed[0],),
-                summary="the store closed the connection: the process that serves it (rank 0 or torchrun's agent) "
+                summary="the store closed the connection: the process that serves it (rank 0 or "
+                "torchrun's agent) "
                 "ended; its last lines tell why",
                 tier=Tier.ENDED,
             )

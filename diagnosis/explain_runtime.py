@@ -54,7 +54,8 @@ def _limits(view: View) -> List[Claim]:
                 id="port-exhaustion",
                 facts=(fact,),
                 subject=node(fact.rank),
-                summary=f"Gloo's own sockets found no free local port ({fact.get('call')}: {fact.get('error')}); "
+                summary=f"Gloo's own sockets found no free local port ({fact.get('call')}: "
+                f"{fact.get('error')}); "
                 "MASTER_PORT has nothing to do with it",
             )
         )
@@ -99,7 +100,7 @@ def _mismatches(view: View) -> List[Claim]:
 
 
 def _ends(view: View) -> List[Claim]:
-    """Exit statuses and signals. -15 and exit 1 follow from something; what was killed hard did not choose."""
+    """Exit statuses and signals. -15 and exit 1 follow from something; a hard kill does not."""
     exits = view.book.all(Kind.EXIT)
     echoes = view.book.all(Kind.PEER_CLOSED, Kind.PEER_RESET, Kind.PAIR_TIMEOUT)
     ordered = sorted(exits, key=lambda fact: (fact.at is None, fact.at or 0.0, fact.order))
@@ -126,9 +127,9 @@ def _ends(view: View) -> List[Claim]:
         return [_died(fact, f"a process was ended ({name})")]
     if ordered and echoes:
         first = ordered[0]
-        if first.rank is not None and first.rank not in {fact.rank for fact in echoes}:
-            if any(fact.rank is not None for fact in echoes):
-                return [_died(first, "its process ended first, and the others lost it", echoes[0])]
+        speakers = {fact.rank for fact in echoes}
+        if first.rank is not None and first.rank not in speakers and speakers != {None}:
+            return [_died(first, "its process ended first, and the others lost it", echoes[0])]
     return _raised(view, echoes)
 
 
@@ -168,10 +169,16 @@ def _mesh(view: View) -> List[Claim]:
             summary = f"{where} refused the connection {place}; a security group never refuses"
         elif "timed out" in error:
             ids = ["sg-only-master-port", "os-firewall-drop", "nacl-deny", "wrong-interface", "one-way-block"]
-            summary = f"{where} did not answer, though the store worked: packets are dropped, or the address is wrong"
+            summary = (
+                f"{where} did not answer, though the store worked: packets are dropped, or the "
+                "address is wrong"
+            )
         elif "route" in error:
             ids = ["os-firewall-reject", "host-unreachable", "wrong-interface"]
-            summary = f"no route to {where}: a firewall that rejects answers at once, an address without a host after 3 s"
+            summary = (
+                f"no route to {where}: a firewall that rejects answers at once, an address without "
+                "a host after 3 s"
+            )
         elif "unreachable" in error:
             ids = ["wrong-interface", "route-missing", "ipv4-ipv6-mismatch"]
             summary = f"this host has no route to {where}, which the peer published"
@@ -187,8 +194,10 @@ def _mesh(view: View) -> List[Claim]:
         claims += suspects(
             ("sg-only-master-port", "hostname-loopback", "wrong-interface", "os-firewall-drop", "peer-died"),
             hidden[:1],
-            "a connection between members failed after the store had worked, and this text hides the error: torch "
-            "before 2.8 prints 'no error' for each (and GLOO_DISABLE_CONNECTION_RETRIES hides it later); refused, "
+            "a connection between members failed after the store had worked, and this text hides the "
+            "error: torch "
+            "before 2.8 prints 'no error' for each (and GLOO_DISABLE_CONNECTION_RETRIES hides it later); "
+            "refused, "
             "timed out and unreachable look the same",
             ask=PROBE,
         )
@@ -197,7 +206,8 @@ def _mesh(view: View) -> List[Claim]:
         claims += suspects(
             ("sg-only-master-port", "hostname-loopback", "pair-blocked", "peer-died", "os-firewall-drop"),
             silent[:1],
-            "a peer never connected within 5 x the time-out; Gloo does not know which, the rank with the higher "
+            "a peer never connected within 5 x the time-out; Gloo does not know which, the rank with the "
+            "higher "
             "address dials and prints why",
             ask=PROBE,
         )
@@ -253,7 +263,10 @@ def _waiting(view: View) -> List[Claim]:
         if waited is not None and waited <= _SHORT_MS:
             ids.append("timeout-too-short")
         length = f"{waited / 1000:g} s" if waited is not None else "its time-out"
-        summary = f"no data came for {length}: a rank is elsewhere in its program or stuck, or full-size packets vanish"
+        summary = (
+            f"no data came for {length}: a rank is elsewhere in its program or stuck, or full-size "
+            "packets vanish"
+        )
         claims += suspects(ids, facts[:1], summary, ask=_DETAIL)
     waits = view.book.all(Kind.STORE_WAIT)
     if waits and not view.book.has(Kind.STORE_KEY):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import re
 from dataclasses import dataclass, field
-from typing import Dict, Iterable, Iterator, List, Pattern, Sequence, Tuple
+from typing import Dict, Iterator, List, Pattern, Sequence, Tuple
 
 from diagnosis.explain_facts import FAILURES, Kind
 
@@ -111,12 +111,14 @@ PROGRESS = (
     r"|\b(?:train|test|valid)\w*\W{1,3}epoch\W{0,4}\d"
     r"|\b(?:epoch|step|iteration)\W{1,4}\d+\s*(?:/|of|:|$|-)"
     r"|\bloss\W{1,4}\d"
-    r"|\btraining (?:\w+ )?(?:has )?(?:started|complete|completed|finished|done)\b|\bstart(?:ed|ing) training\b"
+    r"|\btraining (?:\w+ )?(?:has )?(?:started|complete|completed|finished|done)\b|\bstart(?:ed"
+    r"|ing) training\b"
     r"|\b(?:training|job|run|test) (?:completed|finished|succeeded|successful)"
     r"|\b(?:finished|completed) successfully\b"
     r"|\bRank \d+ is connected to [1-9]\d* peer|\bRank \d+ is connected to [1-9]"
     r"|\ball distributed processes registered\b"
-    r"|\b(?:process group|distributed|init_process_group|nccl|gloo)\b.{0,60}\b(?:initialized|initialised|done|"
+    r"|\b(?:process group|distributed|init_process_group|nccl|gloo)\b.{0,60}\b(?:initialized|initialised"
+    r"|done|"
     r"complete|ready|ok|succeeded)\b"
     r"|\binit complete\b|\binit\w* (?:is )?(?:done|ok|complete|succeeded)\b"
     r"|\bapplication startup complete\b|\bfired up and ready to roll\b|\bapi server\b.{0,40}\bstart"
@@ -129,7 +131,10 @@ _DENIES = r"(?i)\b(?:not|fail\w*|error\w*|unable|cannot|never|without|before)\b"
 # A line that may hold an exception, whose own name is not known.
 ERROR_WORDS: Tuple[bytes, ...] = (b"Error", b"Exception", b"Interrupt")
 # An exception that no signature knows: something failed, so that nothing may be called harmless.
-_OTHER_ERROR = r"(?:^|[\s\]|:>])(?P<name>(?:\w+\.){0,6}[A-Z]\w{0,60}(?:Error|Exception|Interrupt|Exit))\b(?::\s*(?P<text>\S.{0,200})|\s*$)"
+_OTHER_ERROR = (
+    r"(?:^|[\s\]|:>])(?P<name>(?:\w+\.){0,6}[A-Z]\w{0,60}(?:Error|Exception|Interrupt"
+    r"|Exit))\b(?::\s*(?P<text>\S.{0,200})|\s*$)"
+)
 _NOT_AN_ERROR = r"\b(?:Warning|FutureWarning|UserWarning)\b|^\s*(?:except|raise|File)\b"
 
 

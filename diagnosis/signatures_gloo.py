@@ -84,12 +84,14 @@ SIGNATURES = (
     Signature(
         Kind.GLOO_BIND,
         "lready in use",
-        r"gloo/transport/tcp/\w+\.(?:cc|h):\d+\][^\[]{0,60}\b(?P<call>bind|listen): (?P<error>Address already in use)",
+        r"gloo/transport/tcp/\w+\.(?:cc|h):\d+\][^\[]{0,60}\b(?P<call>bind|listen): "
+        r"(?P<error>Address already in use)",
     ),
     Signature(
         Kind.GLOO_BIND,
         "assign requested",
-        r"gloo/transport/tcp/\w+\.(?:cc|h):\d+\][^\[]{0,60}\b(?P<call>connect|bind): (?P<error>Cannot assign requested address)",
+        r"gloo/transport/tcp/\w+\.(?:cc|h):\d+\][^\[]{0,60}\b(?P<call>connect|bind): "
+        r"(?P<error>Cannot assign requested address)",
         gate="gloo",
     ),
     # --- an established pair ----------------------------------------------------------------
@@ -106,7 +108,8 @@ SIGNATURES = (
     Signature(
         Kind.PEER_RESET,
         "onnection reset by peer",
-        r"^(?!.*(?:c10d|TCPStore|recvValue|sendBytes|recvBytes|SocketImpl|DistNetworkError|NCCL|nccl|ucx|ssh)).{0,2000}?"
+        r"^(?!.*(?:c10d|TCPStore|recvValue|sendBytes|recvBytes|SocketImpl|DistNetworkError|NCCL|nccl|ucx"
+        r"|ssh)).{0,2000}?"
         r"[Cc]onnection reset by peer",
     ),
     Signature(Kind.PEER_RESET, "ocket closed [", r"pair\.cc:\d+\] Socket closed \[(?P<ip>[^\]\s]{0,64})\]"),
@@ -140,7 +143,8 @@ SIGNATURES = (
     Signature(
         Kind.SIZE_MISMATCH,
         "op.preamble",
-        r"op\.preamble\.(?:length|nbytes) <= op\.(?:nbytes|buf).{0,12}?\.? ?(?P<received>\d+) vs (?P<expected>\d+)",
+        r"op\.preamble\.(?:length|nbytes) <= op\.(?:nbytes|buf).{0,12}?\.? ?(?P<received>\d+) vs "
+        r"(?P<expected>\d+)",
         gate="nforce",
     ),
     Signature(

@@ -6,6 +6,7 @@ from diagnosis.explain_facts import Kind
 from diagnosis.signatures import Signature
 
 _VALUE = r"['\"]?\s{0,3}[=:]\s{0,3}['\"]?(?P<value>[^\s'\";)}\]]*)"
+_WORD = r"['\"]?\s{0,3}[=:]\s{0,3}['\"]?(?P<value>[^\s'\",;)}\]]*)"
 _OPTION = r"(?:=(?P<value>\S*)|\s+(?!-)(?P<next>\S+)|(?P<none>)(?=\s+-|\s*$))"
 
 SIGNATURES = (
@@ -13,7 +14,8 @@ SIGNATURES = (
     Signature(
         Kind.ENV_MISSING,
         "but not set",
-        r"environment variable (?P<name>RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT|LOCAL_RANK) expected, but not set",
+        r"environment variable (?P<name>RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT"
+        r"|LOCAL_RANK) expected, but not set",
     ),
     Signature(
         Kind.ENV_MISSING,
@@ -24,9 +26,9 @@ SIGNATURES = (
         Kind.SETTING, "GLOO_", rf"(?<![A-Za-z_])(?P<name>(?:TORCH_)?GLOO_[A-Z_]{{2,60}}){_VALUE}", every=True
     ),
     Signature(
-        Kind.SETTING, "MASTER_", rf"(?<![A-Za-z_$])(?P<name>MASTER_ADDR|MASTER_PORT){_VALUE}", every=True
+        Kind.SETTING, "MASTER_", rf"(?<![A-Za-z_$])(?P<name>MASTER_ADDR|MASTER_PORT){_WORD}", every=True
     ),
-    Signature(Kind.SETTING, "WORLD_SIZE", rf"(?<![A-Za-z_$])(?P<name>WORLD_SIZE){_VALUE}", every=True),
+    Signature(Kind.SETTING, "WORLD_SIZE", rf"(?<![A-Za-z_$])(?P<name>WORLD_SIZE){_WORD}", every=True),
     Signature(
         Kind.SETTING,
         "--master",
@@ -101,7 +103,8 @@ SIGNATURES = (
     Signature(
         Kind.RANK_RANGE,
         "rank",
-        r"(?i)\brank[ =:(]{1,3}(?P<rank>\d{1,6})\)? (?:must|should) be (?:less|smaller|in|between|<).{0,60}?world.?size"
+        r"(?i)\brank[ =:(]{1,3}(?P<rank>\d{1,6})\)? (?:must|should) be (?:less|smaller|in|between"
+        r"|<).{0,60}?world.?size"
         r"(?:[ =:(]{1,4}(?P<size>\d{1,6}))?",
         gate="rror",
     ),
@@ -125,7 +128,8 @@ SIGNATURES = (
     Signature(
         Kind.MEMORY,
         "emory",
-        r"CUDA out of memory|OutOfMemoryError|Out of memory: Kill|out of memory: Kill|\bCannot allocate memory\b"
+        r"CUDA out of memory|OutOfMemoryError|Out of memory: Kill|out of memory: Kill"
+        r"|\bCannot allocate memory\b"
         r"|can't allocate memory|running low on memory|Memory cgroup out of memory|[Ee]xceeded memory limit",
     ),
     Signature(Kind.MEMORY, "oom-kill", r"\boom-kill"),

@@ -9,7 +9,8 @@ from diagnosis.signatures import Signature
 _PEER = r"(?:\[(?P<host>[^\]]{0,253})\]|(?P<bare>[^\s\[\]:(]{0,253})):(?P<port>\d{1,5})"
 # "(name, port)": blanks of the name are part of it
 _PAIR = r"\((?P<host>[^()]{0,253}), ?(?P<port>\d{1,5})\)"
-_ERRNO = r"\(errno: (?P<errno>\d{1,3}) - (?P<error>[^)]{1,80})\)"
+# 97 and 99 are about a missing IPv6, and no failure by themselves.
+_ERRNO = r"\(errno: (?P<errno>(?!9[79]\b)\d{1,3}) - (?P<error>[^)]{1,80})\)"
 _IPV6_ERRNO = r"\(errno: (?:97|99) - [^)]{1,80}\)"
 
 SIGNATURES = (
@@ -38,7 +39,8 @@ SIGNATURES = (
     Signature(
         Kind.NOISE,
         "(errno: 9",
-        rf"socket (?:on \S+ )?(?:cannot be initialized|has failed to (?:connect|bind)).{{0,300}}{_IPV6_ERRNO}",
+        r"socket (?:on \S+ )?(?:cannot be initialized|has failed to (?:connect"
+        rf"|bind)).{{0,300}}{_IPV6_ERRNO}",
         gate="ocket",
         fixed={"about": "ipv6"},
     ),
@@ -51,7 +53,8 @@ SIGNATURES = (
     Signature(
         Kind.STORE_ERRNO,
         "socket has failed to connect to any",
-        rf"socket has failed to connect to any network address of {_PAIR}(?:\. The client socket has failed to "
+        rf"socket has failed to connect to any network address of {_PAIR}"
+        r"(?:\. The client socket has failed to "
         rf"connect to \S+ {_ERRNO})?",
         fixed={"final": "yes"},
     ),
@@ -101,7 +104,8 @@ SIGNATURES = (
     Signature(
         Kind.STORE_BARRIER,
         "imed out initializing",
-        r"store based barrier on rank:? (?P<rank>\d{1,6}), for key: \S{1,200}? \(world_size=(?P<size>\d{1,6}), "
+        r"store based barrier on rank:? (?P<rank>\d{1,6}), for key: \S{1,200}? \(world_size="
+        r"(?P<size>\d{1,6}), "
         r"(?:worker_count|num_workers_joined)=(?P<joined>\d{1,6})",
     ),
     Signature(
@@ -141,13 +145,15 @@ SIGNATURES = (
     Signature(
         Kind.STORE_RESET,
         "onnection reset by peer",
-        r"(?:recvValue\w*|sendBytes|recvBytes|recvVector|doWait|SocketImpl|TCPStore|DistNetworkError|Utils\.hpp|store->get)"
+        r"(?:recvValue\w*|sendBytes|recvBytes|recvVector|doWait|SocketImpl|TCPStore|DistNetworkError"
+        r"|Utils\.hpp|store->get)"
         r".{0,400}[Cc]onnection reset by peer",
     ),
     Signature(
         Kind.STORE_RESET,
         "Broken pipe",
-        r"(?:recvValue\w*|sendBytes|recvBytes|SocketImpl|TCPStore|DistNetworkError|Utils\.hpp).{0,400}Broken pipe",
+        r"(?:recvValue\w*|sendBytes|recvBytes|SocketImpl|TCPStore|DistNetworkError"
+        r"|Utils\.hpp).{0,400}Broken pipe",
     ),
     Signature(Kind.STORE_STRANGER, "Ping failed", r"Ping failed, invalid value returned from server"),
     Signature(Kind.RECORD, "invalid command", r"Client sent invalid command", fixed={"weak": "yes"}),

@@ -93,7 +93,7 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
     explain = subparsers.add_parser(
         "explain",
         help="name the first cause of a failure from its logs",
-        description="Name the first cause of a failed Gloo job from its logs alone, with the lines that show it.",
+        description="Name the first cause of a failed Gloo job from its logs alone.",
         epilog=EXPLAIN_EXAMPLES,
         formatter_class=raw,
     )
