@@ -315,3 +315,9 @@ def test_a_lost_packet_is_no_time_out(lost: int, hedge_after_s: float, timeout_s
         timeout=60,
     )
     assert json.loads(done.stdout) == ["CONNECTED", 2]
+
+
+def test_a_port_that_belongs_to_a_job_is_not_taken() -> None:
+    """Also where MASTER_PORT lies in the range that listeners come from, and is free."""
+    with Mesh("127.0.0.46", PortRange(43000, 43100), None, avoided=(43000,)) as mesh:
+        assert [item.port for item in mesh.listeners] == [43001, 43050, 43100]
