@@ -36,7 +36,7 @@ from probe.rows import (
 )
 from probe.verdict import COLLECTIVE, MESH, Background, Bench, Nobody, Publisher, settle
 
-# Probing takes 4 s where every connection is dropped, 16 s where every one stays silent, and
+# Probing takes 2 s where every connection is dropped, 16 s where every one stays silent, and
 # took 14 s on a machine with 50 busy processes; a member whose row is later than this has died.
 ROWS_PATIENCE_S = 40.0
 # Members that another one did not wait for (it was told a smaller number, or its deadline
