@@ -151,6 +151,7 @@ def test_every_block_is_run_below() -> None:
         "Break something",
         "Deploy to an account",
         "Read a verdict",
+        "Without our stack",
     }
 
 
@@ -197,7 +198,16 @@ def test_deploy_to_an_account() -> None:
 
 
 def test_read_a_verdict() -> None:
-    """Causes are listed and explained, and the one-file build tells how it is used."""
-    ran = run_in_one_shell([command for block in blocks()["Read a verdict"] for command in block])
+    """Causes are listed and explained."""
+    (block,) = blocks()["Read a verdict"]
+    ran = run_in_one_shell(block)
     assert_statuses(ran)
-    assert "usage" in ran[-1].output
+    assert "authorize-security-group-ingress" in ran[-1].output
+
+
+def test_without_our_stack() -> None:
+    """The one-file build is made, and tells how it is used."""
+    (block,) = blocks()["Without our stack"]
+    ran = run_in_one_shell(block)
+    assert_statuses(ran)
+    assert all("usage" in item.output for item in ran[1:])
