@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+from pathlib import Path
 from typing import Any
 
 import pytest
+from aws_cdk.assertions import Template
 
+from cluster.spec import ClusterSpec, Placement
+from stacks.cluster_stack import ClusterStack
+from stacks.evidence_stack import Evidence
 from tests.stacks.conftest import SHAPES
-from tests.stacks.synthesis import RESERVATION, Synthesis, synthesise
+from tests.stacks.synthesis import AMI, RESERVATION, Synthesis, new_app, synthesise
 
 
 def test_the_group_has_exactly_n_members() -> None:
@@ -106,10 +112,24 @@ def test_the_reservation_is_all_or_nothing_in_the_placement_group(private: Synth
     assert {"Ref": placement} in reservation["PlacementGroupArn"]["Fn::Join"][1]
 
 
-def test_a_reservation_without_a_cluster_group_names_none() -> None:
-    """EC2 makes a reservation in a cluster placement group or in none."""
-    found = synthesise(cluster__capacity="reservation", cluster__placement="none")
-    assert "PlacementGroupArn" not in found.one("AWS::EC2::CapacityReservation")
+def test_a_reservation_is_made_in_a_cluster_group_or_in_none(tmp_path: Path) -> None:
+    """EC2 takes the ARN of no other group, whatever specification reaches the stack."""
+    checked = ClusterSpec.from_context({"capacity": "reservation", "placement": "none"})
+    for placement, expected in (
+        (Placement.CLUSTER, True),
+        (Placement.SPREAD, False),
+        (Placement.NONE, False),
+    ):
+        stack = ClusterStack(
+            application,
+            f"with-{placement.value}",
+            spec=dataclasses.replace(checked, placement=placement),
+            image_id=AMI,
+            evidence=Evidence(bucket="b", verdicts="v", flow_logs="l", functions="f"),
+        )
+        resources = Template.from_stack(stack).to_json()["Resources"]
+        (reservation,) = (r for r in resources.values() if r["Type"] == "AWS::EC2::CapacityReservation")
+        assert ("PlacementGroupArn" in reservation["Properties"]) is (placement is Placement.CLUSTER)
 
 
 def test_profile_efa_makes_the_interface_an_efa(isolated: Synthesis, public: Synthesis) -> None:

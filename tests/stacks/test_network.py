@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import app
 from stacks.network import member_zones, subnet_blocks
 from tests.stacks.conftest import SHAPES
-from tests.stacks.synthesis import Synthesis, cdk_json, synthesise
+from tests.stacks.synthesis import ACCOUNT, REGION, Synthesis, cdk_json, new_app, synthesise
 
 
 def default_routes(found: Synthesis) -> list[str]:
@@ -194,6 +196,50 @@ def test_an_existing_vpc_is_used_and_not_changed() -> None:
     group = found.cluster["Resources"]["MemberGroup"]["Properties"]
     assert group["VpcId"] == "vpc-0123456789abcdef0"
     assert found.one("AWS::EC2::FlowLog")["ResourceType"] == "Subnet"
+
+
+def test_two_subnets_of_an_existing_vpc_lie_in_two_zones(tmp_path: Path) -> None:
+    """A VPC may have several subnets in a zone: one of each zone is taken, of the named zones if named."""
+    vpc_id = "vpc-0123456789abcdef0"
+    key = (
+        f"vpc-provider:account={ACCOUNT}:filter.vpc-id={vpc_id}:region={REGION}:returnAsymmetricSubnets=true"
+    )
+    zones = {
+        "subnet-1": "us-east-1a",
+        "subnet-2": "us-east-1a",
+        "subnet-3": "us-east-1b",
+        "subnet-4": "us-east-1c",
+    }
+    subnets = [
+        {"subnetId": name, "cidr": f"10.0.{index}.0/24", "availabilityZone": zone, "routeTableId": "rtb-1"}
+        for index, (name, zone) in enumerate(zones.items())
+    ]
+    groups = [{"name": "Public", "type": "Public", "subnets": subnets}]
+    known = {
+        key: {
+            "vpcId": vpc_id,
+            "vpcCidrBlock": "10.0.0.0/16",
+            "ownerAccountId": ACCOUNT,
+            "availabilityZones": [],
+            "subnetGroups": groups,
+        }
+    }
+
+    def taken(folder: str, **more: str) -> Any:
+        application = new_app(
+            tmp_path / folder,
+            cluster__vpc_id=vpc_id,
+            cluster__subnets="2",
+            cluster__placement="none",
+            **{**known, **more},
+        )
+        app.build(application)
+        application.synth()
+        template = json.loads((tmp_path / folder / "fullmesh.template.json").read_text(encoding="utf-8"))
+        return template["Resources"]["Group"]["Properties"]["VPCZoneIdentifier"]
+
+    assert taken("any") == ["subnet-1", "subnet-3"]
+    assert taken("named", cluster__availability_zone="us-east-1b,us-east-1c") == ["subnet-3", "subnet-4"]
 
 
 def _listed(value: Any) -> list[Any]:
