@@ -120,7 +120,7 @@ class Book:
     def add(self, fact: Fact) -> None:
         """Keep a fact once for each speaker and set of values."""
         self.last_order[fact.kind] = fact.order
-        if fact.at is not None:
+        if fact.at is not None and len(self.began) < _EACH_KIND:
             self.began.setdefault((fact.place.file, fact.rank), fact.at)
         if fact.node is not None and len(self.nodes) < _EACH_KIND:
             self.nodes.add(fact.node)

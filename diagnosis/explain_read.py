@@ -29,10 +29,10 @@ PIECE_BYTES = 1 << 16
 _OVERLAP_BYTES = 2048
 _EXCERPT_CHARACTERS = 400
 _SAME_SHAPE = 64
-_SHAPES_AT_MOST = 50_000
+_SHAPES_AT_MOST = 20_000
 _LONG_SHAPE = 1024
 _SECTION = b"==> "  # what tail prints above each of several files
-_GZIP = b"\x1f\x8b"
+_GZIP = b"\x1f\x8b\x08"  # with the only compression method there is
 
 _ANSI = re.compile(rb"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]{0,256}(?:\x07|\x1b\\)|[@-Z\\-_])")
 _DIGITS = b"0123456789"
@@ -60,7 +60,7 @@ def read_logs(logs: Sequence[Tuple[str, BinaryIO]]) -> Book:
 
 def _unpacked(stream: BinaryIO) -> BinaryIO:
     buffered = stream if hasattr(stream, "peek") else io.BufferedReader(cast(io.RawIOBase, stream))
-    if cast(io.BufferedReader, buffered).peek(2)[:2] == _GZIP:
+    if cast(io.BufferedReader, buffered).peek(3)[:3] == _GZIP:
         import gzip  # noqa: PLC0415 - start-up time: few logs are packed
 
         return cast(BinaryIO, gzip.GzipFile(fileobj=buffered))

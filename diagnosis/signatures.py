@@ -164,12 +164,26 @@ Match = Tuple[Kind, Dict[str, str], int, int]
 
 def read_text(text: str, signatures: Sequence[Signature]) -> List[Match]:
     """(kind, values, start, end) of everything that a message says."""
-    found: List[Match] = list(_known(text, signatures))
+    found = _fullest(list(_known(text, signatures)))
     if not any(match[0] in FAILURES for match in found):
         other = _compiled(_OTHER_ERROR).search(text) if "rror" in text or "xception" in text else None
         if other and not _compiled(_NOT_AN_ERROR).search(text):
             found.append((Kind.OTHER_ERROR, _values(other), other.start("name"), other.end()))
     return found
+
+
+def _fullest(matches: List[Match]) -> List[Match]:
+    """Of two readings of one message the one that got more out of it."""
+    if len(matches) < 2:
+        return matches
+    return [
+        match
+        for match in matches
+        if not any(
+            other[0] is match[0] and other[1] != match[1] and match[1].items() <= other[1].items()
+            for other in matches
+        )
+    ]
 
 
 def shows_progress(text: str) -> bool:
