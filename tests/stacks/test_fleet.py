@@ -115,14 +115,10 @@ def test_the_reservation_is_all_or_nothing_in_the_placement_group(private: Synth
 def test_a_reservation_is_made_in_a_cluster_group_or_in_none(tmp_path: Path) -> None:
     """EC2 takes the ARN of no other group, whatever specification reaches the stack."""
     checked = ClusterSpec.from_context({"capacity": "reservation", "placement": "none"})
-    for placement, expected in (
-        (Placement.CLUSTER, True),
-        (Placement.SPREAD, False),
-        (Placement.NONE, False),
-    ):
+    for placement in Placement:
         stack = ClusterStack(
-            application,
-            f"with-{placement.value}",
+            new_app(tmp_path / placement.value),
+            "fullmesh",
             spec=dataclasses.replace(checked, placement=placement),
             image_id=AMI,
             evidence=Evidence(bucket="b", verdicts="v", flow_logs="l", functions="f"),
