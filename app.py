@@ -59,6 +59,12 @@ def image_id(scope: cdk.Stack, spec: ClusterSpec) -> str:
     """
     if spec.ami_id:
         return spec.ami_id
+    if cdk.Token.is_unresolved(scope.account) or cdk.Token.is_unresolved(scope.region):
+        raise ValueError(
+            "no AWS account: the image is looked up in it, and the CDK found no credentials that work (or no "
+            'region); log in, or point at a running lab (eval "$(.venv/bin/fullmesh lab env)"), or name an '
+            "image: -c cluster.ami_id=ami-..."
+        )
     return ssm.StringParameter.value_from_lookup(scope, image_parameter(spec), default_value=NOT_LOOKED_UP)
 
 

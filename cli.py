@@ -7,8 +7,10 @@ bare Python, and only `demo` and `lab` may need the lab's dependencies.
 from __future__ import annotations
 
 import argparse
+import errno
 import contextlib
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -372,15 +374,28 @@ def _lab_down(options: argparse.Namespace) -> int:
 
 
 def main(argv: list[str] | None = None) -> int:
+    if sys.stdout is None or sys.stderr is None:
+        return EXIT_USAGE  # started with a closed standard stream: there is nowhere to answer
     options = build_parser().parse_args(argv)
     try:
         status: int = options.run(options)
+        sys.stdout.flush()
     except NoLab as error:
         return _complain(str(error), EXIT_UNKNOWN)
     except BrokenPipeError:
-        sys.stderr.close()  # the reader is gone: there is nobody to tell
+        _abandon_stdout()  # the reader is gone: there is nobody to tell
         return EXIT_UNKNOWN
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        _abandon_stdout()
+        return _complain("the answer could not be written: no space left on the device", EXIT_UNKNOWN)
     return status
+
+
+def _abandon_stdout() -> None:
+    """Keep the interpreter from failing again on what is still buffered when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

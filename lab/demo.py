@@ -21,6 +21,7 @@ from lab.progress import Progress
 from lab.state import LabState
 
 CHECKOUT = Path(__file__).resolve().parent.parent
+DEFAULT_STATE_DIR = CHECKOUT / ".fullmesh"
 LAB_START_TIMEOUT_S = 60.0  # the emulator starts in 3 s; a loaded machine takes several times that
 
 
@@ -34,7 +35,7 @@ class DemoOptions:
 
     nodes: int = 4
     fault: str | None = None
-    state_dir: Path = CHECKOUT / ".fullmesh"
+    state_dir: Path = DEFAULT_STATE_DIR
     cluster: str = "fullmesh"
     port: int = 0
 

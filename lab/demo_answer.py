@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 import textwrap
+from pathlib import Path
 from typing import Any
 
 from diagnosis import render
 from diagnosis.report import Diagnosis, Verdict
-from lab.demo import CHECKOUT, DemoOptions, DemoResult
+from lab.demo import CHECKOUT, DEFAULT_STATE_DIR, DemoOptions, DemoResult
 from lab.faults import FAULTS, Way
 from lab.state import LabState
 
@@ -120,20 +121,26 @@ def _what_next(options: DemoOptions, keep: bool) -> list[str]:
             f"  {fullmesh} demo --keep",
             f"  {fullmesh} demo --fault sg-only-master-port",
         ]
+    here = _state_option(options.state_dir)
     return [
         "Break something on purpose, in another terminal:",
-        f'  eval "$({fullmesh} lab env)"',
+        f'  eval "$({fullmesh} lab env{here})"',
         "  GROUP=$(aws cloudformation describe-stacks --stack-name fullmesh \\",
         "    --query \"Stacks[0].Outputs[?OutputKey=='MemberGroupId'].OutputValue\" --output text)",
         "  aws ec2 revoke-security-group-ingress --group-id $GROUP \\",
         '    --ip-permissions "IpProtocol=tcp,FromPort=0,ToPort=65535,UserIdGroupPairs=[{GroupId=$GROUP}]"',
         "or the firewall of one node:",
-        f"  {fullmesh} lab exec 2 -- nft -f - <<< \\",
+        f"  {fullmesh} lab exec{here} 2 -- nft -f - <<< \\",
         "    'table inet t { chain c { type filter hook input priority 0;",
         "      ct state new tcp dport 32768-60999 drop; }; }'",
         "then see it named:",
-        f"  {fullmesh} lab check",
+        f"  {fullmesh} lab check{here}",
     ]
+
+
+def _state_option(state_dir: Path) -> str:
+    """What the commands of another terminal need to find this lab."""
+    return "" if state_dir.resolve() == DEFAULT_STATE_DIR else f" --state-dir {state_dir}"
 
 
 def faults_text() -> str:
@@ -146,12 +153,13 @@ def faults_text() -> str:
 
 def how_to_use(state: LabState) -> str:
     """What a terminal that runs `lab up` shows."""
+    here = _state_option(Path(state.state_dir))
     return "\n".join(
         [
             f"the lab answers at {state.endpoint_url}; in another terminal:",
-            '  eval "$(.venv/bin/fullmesh lab env)"',
+            f'  eval "$(.venv/bin/fullmesh lab env{here})"',
             "  cdk bootstrap && cdk deploy --all",
-            "  fullmesh lab status",
-            "press Ctrl-C here, or run `fullmesh lab down` there, to end it",
+            f"  fullmesh lab status{here}",
+            f"press Ctrl-C here, or run `fullmesh lab down{here}` there, to end it",
         ]
     )

@@ -65,8 +65,15 @@ def run(options: LabOptions, ready: Callable[[LabState], None]) -> None:
             namespaces, or the lab ended by itself.
     """
     state_dir, log_dir = Path(options.state_dir).resolve(), Path(options.log_dir).resolve()
-    state_dir.mkdir(parents=True, exist_ok=True)
-    log_dir.mkdir(parents=True, exist_ok=True)
+    for folder in (state_dir, log_dir):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise LabError(
+                f"{folder} cannot be created ({error.strerror}); choose another folder with --state-dir"
+            ) from error
+    if not os.access(state_dir, os.W_OK):
+        raise LabError(f"{state_dir} is not writable; choose another folder with --state-dir")
     running = read_state(state_dir)
     if running is not None:
         raise LabError(_already(running))
@@ -135,7 +142,7 @@ def stop(running: LabState) -> None:
 def _already(running: LabState) -> str:
     return (
         f"a lab is running already with this folder ({running.state_dir}, process {running.pid}, "
-        f"since {running.started_at}); end it with: fullmesh lab down"
+        f"since {running.started_at}); end it with: fullmesh lab down --state-dir {running.state_dir}"
     )
 
 

@@ -121,3 +121,35 @@ def test_help_needs_no_torch_and_no_cloud_client() -> None:
     )
     for name in ("torch", "boto3", "aws_cdk", "numpy", "rich"):
         assert f" {name}\n" not in answer.stderr
+
+
+@pytest.mark.parametrize("stream", [">&-", "2>&-"])
+def test_a_closed_stream_is_no_verdict(stream: str) -> None:
+    """Started with a closed standard stream it ends with status 2, not with Python's 1, which means FAIL."""
+    done = subprocess.run(
+        ["bash", "-c", f'exec "$0" -m cli causes {stream}', sys.executable],
+        cwd=CHECKOUT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+
+
+def test_an_answer_that_cannot_be_written_is_unknown() -> None:
+    """A full device is told, with status 3."""
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "cli", "causes"],
+            cwd=CHECKOUT,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (
+        3,
+        "fullmesh: the answer could not be written: no space left on the device\n",
+    )

@@ -325,7 +325,7 @@ def test_second_lab_with_the_same_folder_is_refused(lab: Lab) -> None:
     found = lab.state()
     assert done.stdout == (
         f"error: a lab is running already with this folder ({found.state_dir}, process {found.pid}, "
-        f"since {found.started_at}); end it with: fullmesh lab down\n"
+        f"since {found.started_at}); end it with: fullmesh lab down --state-dir {found.state_dir}\n"
     )
 
 
