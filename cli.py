@@ -7,8 +7,8 @@ bare Python, and only `demo` and `lab` may need the lab's dependencies.
 from __future__ import annotations
 
 import argparse
-import errno
 import contextlib
+import errno
 import json
 import os
 import sys
@@ -79,12 +79,6 @@ def _json_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="machine-readable answer on standard output")
 
 
-def _nodes_option(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--nodes", type=int, default=4, metavar="N", help="instances in the cluster (default 4)"
-    )
-
-
 def _state_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--state-dir",
@@ -104,7 +98,9 @@ def _add_demo(commands: Any) -> None:
         "fullmesh demo --nodes 8 --keep",
         "fullmesh demo --fault sg-only-master-port",
     )
-    _nodes_option(demo)
+    demo.add_argument(
+        "--nodes", type=int, default=4, metavar="N", help="instances in the cluster (default 4)"
+    )
     demo.add_argument(
         "--fault", metavar="CAUSE", help="provoke this cause (see: fullmesh demo --list-faults)"
     )
