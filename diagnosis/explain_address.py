@@ -19,7 +19,7 @@ from diagnosis.explain_claims import (
     setting,
     suspects,
 )
-from diagnosis.explain_facts import Fact, Kind
+from diagnosis.explain_facts import Fact, Kind, compiled
 
 # What live evidence decides: the mesh probed both ways, each pair, on every kind of port.
 PROBE = (
@@ -27,10 +27,10 @@ PROBE = (
     "fullmesh check --no-collective"
 )
 # An interface's name is at most 15 bytes without blanks and slashes (linux/if.h).
-_NAME = re.compile(r"[A-Za-z0-9_.:@-]{1,15}")
-_PREFIX = re.compile(r"(?:eth|en|ens|eno|enp|enx|enX|ib|bond|wlan|wlp|team|hsn)")
-_ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}(?:/\d+)?|[0-9A-Fa-f]*:[0-9A-Fa-f:]*:[0-9A-Fa-f:]*")
-_VIRTUAL = re.compile(r"docker\d*|br-[0-9a-f]+|virbr\d*|veth\w*|tun\d*|tailscale\d*|cni\d*|flannel\S*")
+_NAME = r"[A-Za-z0-9_.:@-]{1,15}"
+_PREFIX = r"(?:eth|en|ens|eno|enp|enx|enX|ib|bond|wlan|wlp|team|hsn)"
+_ADDRESS = r"\d{1,3}(?:\.\d{1,3}){3}(?:/\d+)?|[0-9A-Fa-f]*:[0-9A-Fa-f:]*:[0-9A-Fa-f:]*"
+_VIRTUAL = r"docker\d*|br-[0-9a-f]+|virbr\d*|veth\w*|tun\d*|tailscale\d*|cni\d*|flannel\S*"
 
 
 def address_claims(view: View) -> List[Claim]:
@@ -44,9 +44,9 @@ def wrong_syntax(name: str) -> str:
         (not name.strip(), "an entry between commas is empty"),
         (name != name.strip() or re.search(r"\s", name), "it holds a blank"),
         (name[:1] in tuple("^=!%"), f"{name[:1]} is NCCL's syntax and means nothing to Gloo"),
-        (_ADDRESS.fullmatch(name), "it is an address"),
-        (_PREFIX.fullmatch(name), "it is a prefix, and Gloo compares whole names"),
-        (not _NAME.fullmatch(name), "no interface can have such a name"),
+        (compiled(_ADDRESS).fullmatch(name), "it is an address"),
+        (compiled(_PREFIX).fullmatch(name), "it is a prefix, and Gloo compares whole names"),
+        (not compiled(_NAME).fullmatch(name), "no interface can have such a name"),
     )
     return next((why for wrong, why in checks if wrong), "")
 
@@ -127,7 +127,9 @@ def _own_name(view: View) -> List[Claim]:
         code = fact.get("code")
         claims.append(
             Claim(
-                id="hostname-stale-ip" if _ADDRESS.fullmatch(fact.get("name")) else "hostname-unresolvable",
+                id="hostname-stale-ip"
+                if compiled(_ADDRESS).fullmatch(fact.get("name"))
+                else "hostname-unresolvable",
                 facts=(fact,),
                 subject=node(fact.rank),
                 summary="the name Gloo was to listen on has no local address"
@@ -229,7 +231,7 @@ def _settings(view: View) -> List[Claim]:
                     Claim(id="ifname-syntax", facts=(fact,), summary=summary, subject=node(fact.rank))
                 )
                 break
-            if _VIRTUAL.fullmatch(name) and view.book.has(
+            if compiled(_VIRTUAL).fullmatch(name) and view.book.has(
                 Kind.PAIR_ERROR, Kind.PAIR_TIMEOUT, Kind.PAIR_HIDDEN
             ):
                 summary = f"GLOO_SOCKET_IFNAME={name} publishes the address of an interface inside the host"

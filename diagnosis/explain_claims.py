@@ -6,7 +6,6 @@ import functools
 import re
 from dataclasses import dataclass, field
 from enum import IntEnum
-from ipaddress import IPv4Address, ip_address
 from typing import Dict, Iterable, List, Mapping, Optional, Set, Tuple
 
 from diagnosis.explain_facts import Book, Fact, Kind
@@ -104,6 +103,9 @@ def real_port(printed: str) -> str:
 
 
 def address(text: str) -> Optional[object]:
+    """The IPv4 or IPv6 address that a text is; None where it is none."""
+    from ipaddress import ip_address  # noqa: PLC0415 - start-up time: few logs need it
+
     try:
         return ip_address(text.split("%", maxsplit=1)[0])
     except ValueError:
@@ -125,10 +127,10 @@ def is_unroutable(text: str) -> Optional[str]:
 
 def numeric_name(text: str) -> Optional[int]:
     """The host name behind 0.x.x.x: the resolver read a number as an address."""
-    found = address(text)
-    if isinstance(found, IPv4Address) and 0 < int(found) < 1 << 24:
-        return int(found)
-    return None
+    parts = text.split(".")
+    if len(parts) != 4 or parts[0] != "0" or address(text) is None:
+        return None
+    return (int(parts[1]) << 16 | int(parts[2]) << 8 | int(parts[3])) or None
 
 
 class View:

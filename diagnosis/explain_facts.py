@@ -6,10 +6,11 @@ bounded, so that a log of any length is read in constant memory.
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Dict, FrozenSet, Iterable, List, Optional, Set, Tuple
+from typing import Dict, FrozenSet, Iterable, List, Optional, Pattern, Set, Tuple
 
 
 class Kind(str, Enum):
@@ -70,6 +71,12 @@ class Kind(str, Enum):
     FRAME = "frame"  # function
     OTHER_ERROR = "other error"
     PROGRESS = "progress"
+
+
+@functools.cache
+def compiled(pattern: str) -> Pattern[str]:
+    """Patterns are compiled when first needed: a log needs few of them."""
+    return re.compile(pattern)
 
 
 @dataclass(frozen=True)
@@ -170,13 +177,12 @@ RETRIED: FrozenSet[Kind] = frozenset(
     (Kind.STORE_ERRNO, Kind.STORE_GAI, Kind.STORE_RESET, Kind.STORE_CLOSED, Kind.LOOPBACK_FALLBACK)
 )
 
-_RANK = re.compile(
-    r"\[rank\s?(\d{1,6})\]|^\s*\[?rank\s?(\d{1,6})\b|^r(\d{1,6})[|:]|^\s*(\d{1,6}): |^\[1,(\d{1,6})\]<"
+_RANK = (
+    r"(?i)\[rank\s?(\d{1,6})\]|^\s*\[?rank\s?(\d{1,6})\b|^r(\d{1,6})[|:]|^\s*(\d{1,6}): |^\[1,(\d{1,6})\]<"
     r"|\[Rank (\d{1,6})\]|\brank=(\d{1,6}), size=|\bon rank:? (\d{1,6}), for key"
-    r"|GLOBAL_RANK: (\d{1,6})\b|^(?:\S+ )?Rank (\d{1,6}) successfully reached",
-    re.IGNORECASE,
+    r"|GLOBAL_RANK: (\d{1,6})\b|^(?:\S+ )?Rank (\d{1,6}) successfully reached"
 )
-_NODE = re.compile(
+_NODE = (
     r"\bpid=\d+, ip=([0-9A-Fa-f.:]{3,45})\)"  # Ray
     r"|^([\w.-]{1,60}) +\| "  # docker compose
     r"|^\[pod/([\w.-]{1,60})/"  # kubectl --prefix
@@ -185,22 +191,22 @@ _NODE = re.compile(
     r"|^==> (\S{1,120}) <=="  # tail of several files
 )
 _TIMES = (
-    re.compile(r"\[?[WEIFC](\d{1,2})(\d{2}) (\d\d):(\d\d):(\d\d(?:\.\d{1,9})?)"),
-    re.compile(r"\b\d{4}[-/](\d\d)[-/](\d\d)[T _](\d\d):(\d\d):(\d\d(?:[.,]\d{1,9})?)"),
-    re.compile(r"(?<![\d-])(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)\b"),
+    r"\[?[WEIFC](\d{1,2})(\d{2}) (\d\d):(\d\d):(\d\d(?:\.\d{1,9})?)",
+    r"\b\d{4}[-/](\d\d)[-/](\d\d)[T _](\d\d):(\d\d):(\d\d(?:[.,]\d{1,9})?)",
+    r"(?<![\d-])(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)\b",
 )
 _HEAD = 240  # prefixes stand at the head of a line; messages may quote times and ranks of others
 
 
 def rank_of(text: str) -> Optional[int]:
     """The rank that printed the line, where its prefix or message says so."""
-    found = _RANK.search(text[:_HEAD])
+    found = compiled(_RANK).search(text[:_HEAD])
     return int(next(group for group in found.groups() if group is not None)) if found else None
 
 
 def node_of(text: str) -> Optional[str]:
     """The host that printed the line, where its prefix says so."""
-    found = _NODE.search(text[:_HEAD])
+    found = compiled(_NODE).search(text[:_HEAD])
     return next(group for group in found.groups() if group is not None) if found else None
 
 
@@ -210,7 +216,7 @@ def time_of(text: str) -> Optional[float]:
     c10d's own prefix has no year, so that no year is used at all.
     """
     for pattern in _TIMES:
-        found = pattern.search(text[:_HEAD])
+        found = compiled(pattern).search(text[:_HEAD])
         if found:
             month, day, hour, minute = (int(part) for part in found.groups()[:4])
             second = float(found.group(5).replace(",", "."))

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from typing import Dict, List, Optional, Set
 
 from diagnosis.explain_claims import UNREACHABLE, Claim, Tier, View, listed_ranks, node, suspects
-from diagnosis.explain_facts import Fact, Kind
+from diagnosis.explain_facts import Fact, Kind, compiled
 
 EVERY_LOG = "fullmesh explain LOG_OF_EACH_RANK..."
-_GROUP_KEY = re.compile(r"/?default_pg/\d+/(?:/(?P<group>[^/]+)/)?/\w+//\d+/(?P<rank>\d{1,6})")
+_GROUP_KEY = r"/?default_pg/\d+/(?:/(?P<group>[^/]+)/)?/\w+//\d+/(?P<rank>\d{1,6})"
 
 
 def member_claims(view: View) -> List[Claim]:
@@ -197,7 +196,7 @@ def _keys(view: View) -> List[Claim]:
     claims: List[Claim] = []
     counted = view.book.all(Kind.STORE_JOINED)
     for fact in view.book.all(Kind.STORE_KEY):
-        found = _GROUP_KEY.search(fact.get("keys"))
+        found = compiled(_GROUP_KEY).search(fact.get("keys"))
         if found is None:
             summary = (
                 f"the key {fact.get('keys')[:80]} was not set in time: not every member reached that point"

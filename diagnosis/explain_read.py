@@ -17,6 +17,7 @@ from diagnosis.signatures import (
     ERROR_WORDS,
     GATES,
     PROGRESS_WORDS,
+    WORDS,
     Signature,
     read_text,
     shows_progress,
@@ -30,6 +31,8 @@ _OVERLAP_BYTES = 2048
 _EXCERPT_CHARACTERS = 400
 _SAME_SHAPE = 64
 _SHAPES_AT_MOST = 20_000
+_WORDS_AT_MOST = 50_000
+_LONG_WORD = 64
 _LONG_SHAPE = 1024
 _SECTION = b"==> "  # what tail prints above each of several files
 _GZIP = b"\x1f\x8b\x08"  # with the only compression method there is
@@ -75,6 +78,8 @@ class _Reader:
         self._name = name
         self._line = 1
         self._dull: Set[bytes] = set()  # shapes without any gate
+        self._words: Set[bytes] = set()  # words that belong to no message
+        self._unlike = False  # this log is not made of words
         self._told: Dict[bytes, List[Kind]] = {}  # shapes that were read, and what they said
         self._counts: Dict[bytes, int] = {}
         self._summary: Dict[str, str] = {}
@@ -123,6 +128,9 @@ class _Reader:
         shapes = block.translate(None, _DIGITS).split(b"\n")
         fresh = set(shapes) - self._dull
         together = b"\n".join(fresh)
+        if not self._has_words(together):
+            self._remember_dull(fresh)
+            return
         present = [gate for gate in GATES if gate in together]
         if not present:
             self._remember_dull(fresh)
@@ -152,13 +160,32 @@ class _Reader:
                 counts[shape] = count + 1
                 told[shape] = kinds
 
+    def _has_words(self, text: bytes) -> bool:
+        """Whether a word of the text may belong to a message. Words seen before are not searched again."""
+        if self._unlike:
+            return True
+        fresh = set(text.split()) - self._words
+        together = b" ".join(fresh)
+        # Where most words are new (packed data, random names), looking at words saves nothing.
+        many = len(self._words) > _WORDS_AT_MOST // 2
+        self._unlike = many and len(together) * 2 > len(text) > CHUNK_BYTES // 2
+        found = any(word in together for word in WORDS)
+        if len(self._words) + len(fresh) <= _WORDS_AT_MOST:
+            self._words |= {
+                word
+                for word in fresh
+                if len(word) <= _LONG_WORD and not (found and any(part in word for part in WORDS))
+            }
+        return found
+
     def _active(self, present: List[bytes], together: bytes, block: bytes) -> List[Tuple[bytes, Signature]]:
         """Triggers that this block holds, of the kinds of which more facts are wanted."""
         active: List[Tuple[bytes, Signature]] = []
         table = triggers_by_gate()
         for gate in present:
             for trigger, signature in table[gate]:
-                if trigger.translate(None, _DIGITS) not in together:
+                plain = trigger.translate(None, _DIGITS)
+                if plain not in together or (plain != trigger and trigger not in block):
                     continue
                 if not self._book.full(signature.kind):
                     active.append((trigger, signature))

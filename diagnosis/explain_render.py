@@ -8,7 +8,6 @@ from typing import Any, Dict, List
 from cluster.serial import encode
 from diagnosis.causes import CATALOGUE
 from diagnosis.explain_decide import Explained, Explanation, Outcome
-from diagnosis.words import plain, shell_lines, wrapped
 
 _EXIT_CODES = {Outcome.NO_FAULT: 0, Outcome.DETERMINED: 1, Outcome.UNDETERMINED: 3}
 _SHOWN_CHARACTERS = 160
@@ -28,6 +27,8 @@ def to_json(explanation: Explanation) -> str:
 
 def to_terminal(explanation: Explanation) -> str:
     """For a person: verdict, causes with their lines and remedies, then what follows from them."""
+    from diagnosis.words import shell_lines, wrapped  # noqa: PLC0415 - start-up time: JSON needs none of it
+
     blocks = [_headline(explanation)]
     blocks += [_block(item) for item in explanation.causes]
     if explanation.consequences:
@@ -52,6 +53,8 @@ def _headline(explanation: Explanation) -> str:
 
 
 def _evidence(item: Explained) -> List[str]:
+    from diagnosis.words import plain  # noqa: PLC0415 - as above
+
     lines = []
     for place in item.evidence:
         text = plain(place.text)
@@ -61,6 +64,8 @@ def _evidence(item: Explained) -> List[str]:
 
 
 def _block(item: Explained) -> str:
+    from diagnosis.words import shell_lines, wrapped  # noqa: PLC0415 - as above
+
     lines = [f"{item.id} at {item.subject}", *wrapped(item.summary, indent=2), *_evidence(item)]
     if item.commands or item.remediation:
         lines += wrapped(item.remediation, indent=2)
@@ -70,6 +75,8 @@ def _block(item: Explained) -> str:
 
 
 def _candidates(explanation: Explanation) -> str:
+    from diagnosis.words import wrapped  # noqa: PLC0415 - as above
+
     lines = []
     summary = ""
     for number, item in enumerate(explanation.candidates, 1):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Dict, List
 
 from diagnosis.environment import host_is_well_formed
@@ -21,15 +20,15 @@ from diagnosis.explain_claims import (
     suspects,
 )
 from diagnosis.explain_elastic import elastic_claims
-from diagnosis.explain_facts import Fact, Kind
+from diagnosis.explain_facts import Fact, Kind, compiled
 
 DIAL = "nc -zv -w 3 {master_address} {master_port}"
 # Words that stand where a launcher should have put a name.
-_PLACEHOLDER = re.compile(
+_PLACEHOLDER = (
     r"__\w+__|<.*>|\$.*|\{.*\}|%\(.*|(?i:none|null|undefined|nan|your[-_].*|master[-_]?(?:addr|ip"
     r"|node[-_]ip)|\w*placeholder\w*)"
 )
-_LIKE_ADDRESS = re.compile(r"[\d.]*\d\.[\d.]*")
+_LIKE_ADDRESS = r"[\d.]*\d\.[\d.]*"
 
 
 def rendezvous_claims(view: View) -> List[Claim]:
@@ -48,11 +47,11 @@ def malformed(host: str) -> str:
     """Why a value can be no host; "" when it can."""
     if host != host.strip():
         return "it begins or ends with a blank"
-    if _PLACEHOLDER.fullmatch(host):
+    if compiled(_PLACEHOLDER).fullmatch(host):
         return "it is a placeholder that nobody replaced"
     if not host_is_well_formed(host):
         return "a host has no blanks, brackets, quotes, scheme, port or path"
-    if _LIKE_ADDRESS.fullmatch(host) and address(host) is None:
+    if compiled(_LIKE_ADDRESS).fullmatch(host) and address(host) is None:
         return "it looks like an address and is none"
     return ""
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import functools
 import re
 from dataclasses import dataclass, field
-from typing import Dict, Iterator, List, Pattern, Sequence, Tuple
+from typing import Dict, Iterator, List, Sequence, Tuple
 
-from diagnosis.explain_facts import FAILURES, Kind
+from diagnosis.explain_facts import FAILURES, Kind, compiled
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,7 @@ class Signature:
     fixed: Dict[str, str] = field(default_factory=dict)
 
 
-@functools.cache
-def _compiled(pattern: str) -> Pattern[str]:
-    return re.compile(pattern)
-
-
-# A chunk of a log without any of these is skipped: every trigger holds one (a test sees to it).
+# A line without any of these is skipped: every trigger holds one (a test sees to it).
 # No digits: lines are compared without them first.
 GATES: Tuple[bytes, ...] = (
     b"rror",
@@ -88,6 +83,57 @@ GATES: Tuple[bytes, ...] = (
     b"<==",
 )
 
+# Parts of single words: a chunk none of whose words holds one is skipped before the gates are looked
+# for. Looking at words is cheap, as a log has few different ones; every message holds one of these.
+WORDS: Tuple[bytes, ...] = (
+    b"rror",
+    b"onnect",
+    b"imed",
+    b"imeout",
+    b"ailed",
+    b"nable",
+    b"annot",
+    b"lready",
+    b"ocket",
+    b"gloo",
+    b"nforce",
+    b"GLOO_",
+    b"MASTER_",
+    b"master",
+    b"rdzv",
+    b"run_id",
+    b"nnodes",
+    b"--dist",
+    b"srun",
+    b"seen:",
+    b"address",
+    b"WORLD_SIZE",
+    b"GLOBAL_RANK",
+    b"SO_ERROR",
+    b"exitcode",
+    b"ignal",
+    b"DUE",
+    b"egmentation",
+    b"illed",
+    b"allocate",
+    b"xceeded",
+    b"OOM",
+    b"oom-kill",
+    b"oom_kill",
+    b"many",
+    b"new_group",
+    b"Broken",
+    b"invalid",
+    b"libuv",
+    b"xception",
+    b"heartbeat",
+    b"ollectives",
+    b"monitoredBarrier",
+    b"expected",
+    b"corrupt",
+    b"expects",
+    b"<==",
+)
 PROGRESS_WORDS: Tuple[bytes, ...] = (
     b"poch",
     b"step",
@@ -166,8 +212,8 @@ def read_text(text: str, signatures: Sequence[Signature]) -> List[Match]:
     """(kind, values, start, end) of everything that a message says."""
     found = _fullest(list(_known(text, signatures)))
     if not any(match[0] in FAILURES for match in found):
-        other = _compiled(_OTHER_ERROR).search(text) if "rror" in text or "xception" in text else None
-        if other and not _compiled(_NOT_AN_ERROR).search(text):
+        other = compiled(_OTHER_ERROR).search(text) if "rror" in text or "xception" in text else None
+        if other and not compiled(_NOT_AN_ERROR).search(text):
             found.append((Kind.OTHER_ERROR, _values(other), other.start("name"), other.end()))
     return found
 
@@ -188,7 +234,7 @@ def _fullest(matches: List[Match]) -> List[Match]:
 
 def shows_progress(text: str) -> bool:
     """Whether a line is about work that needs the ranks to have met, and does not deny it."""
-    return bool(_compiled(PROGRESS).search(text)) and not _compiled(_DENIES).search(text)
+    return bool(compiled(PROGRESS).search(text)) and not compiled(_DENIES).search(text)
 
 
 def _known(text: str, signatures: Sequence[Signature]) -> Iterator[Match]:
@@ -196,7 +242,7 @@ def _known(text: str, signatures: Sequence[Signature]) -> Iterator[Match]:
     for signature in signatures:
         if signature.trigger not in text:
             continue
-        for match in _compiled(signature.pattern).finditer(text):
+        for match in compiled(signature.pattern).finditer(text):
             values = {**signature.fixed, **_values(match)}
             key = (signature.kind, match.start() // 400, tuple(sorted(values.items())))
             if key not in taken:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import io
 from typing import Dict
 
 import pytest
 
 from diagnosis.explain_address import wrong_syntax
 from diagnosis.explain_facts import Kind
+from diagnosis.explain_read import read_logs
 from diagnosis.explain_rendezvous import malformed
-from diagnosis.signatures import GATES, all_signatures, read_text, shows_progress
+from diagnosis.signatures import GATES, WORDS, all_signatures, read_text, shows_progress
 
 
 def test_every_trigger_is_let_through() -> None:
@@ -19,7 +21,8 @@ def test_every_trigger_is_let_through() -> None:
             assert signature.gate.encode() in GATES, signature
         else:
             assert any(gate in signature.trigger.encode() for gate in GATES), signature
-    assert not any(byte in b"0123456789" for gate in GATES for byte in gate)
+    assert not any(byte in b"0123456789" for gate in (*GATES, *WORDS) for byte in gate)
+    assert not any(b" " in word for word in WORDS)
 
 
 MESSAGES = [
@@ -97,7 +100,9 @@ MESSAGES = [
 )
 def test_a_message_means_this(text: str, kind: Kind, values: Dict[str, str]) -> None:
     """Exactly this fact, with exactly these values, whatever prefix stands before it."""
-    for prefix in ("", "[rank0]:[E1130 22:31:44.8 a.cpp:67] [c10d] ", "(Worker pid=1, ip=10.0.0.4) "):
+    alone = read_logs([("log", io.BytesIO(text.encode()))])
+    assert [(fact.kind, fact.values) for fact in alone.all(*Kind)] == [(kind, values)]
+    for prefix in ("[rank0]:[E1130 22:31:44.8 a.cpp:67] [c10d] ", "(Worker pid=1, ip=10.0.0.4) "):
         signatures = [item for item in all_signatures() if item.trigger in text]
         found = [match for match in read_text(prefix + text, signatures) if match[0] is not Kind.MESH_FAILED]
         assert [(match[0], match[1]) for match in found] == [(kind, values)]
