@@ -7,7 +7,7 @@ PACKAGES := cluster diagnosis probe stacks lab tools bench cli.py app.py
 
 ## demo: a cluster on this machine, proven (set-up included). On a terminal it stays up until Ctrl-C
 demo: setup
-	@$(BIN)/fullmesh demo $$(test -t 0 && test -t 1 && echo --keep)
+	@if test -t 0 && test -t 1; then $(BIN)/fullmesh demo --keep; else $(BIN)/fullmesh demo; fi
 
 ## test: everything that continuous integration checks
 test: setup lint unit

@@ -61,13 +61,13 @@ def text(options: DemoOptions, result: DemoResult, keep: bool) -> str:
     lines.append(f"  log        {result.cdk_log}")
     if result.report is not None:
         lines.append(f"  report     {result.report}")
-    if result.broken_by is None:
+    if result.broken_by is None and keep:  # it is in the lab, and goes with it
         lines.append(f"  evidence   {result.evidence or 'none'}")
-    else:
+    if result.broken_by is not None:
         lines[1] = f"cdk deploy: {said}; then broken on purpose, and checked again:"
         lines[2:2] = _indented(result.broken_by.title)
     if result.dashboard is not None:
-        lines.append(f"  dashboard  {result.dashboard} (its widget, as the stack's function draws it)")
+        lines.append(f"  dashboard  {result.dashboard}")
     lines.append("  This is a lab verdict: the kernel enforced the rules, not EC2.")
     measured = plain_torch(options.fault) if options.fault else None
     if measured is not None:
@@ -118,8 +118,9 @@ def _what_next(options: DemoOptions, keep: bool) -> list[str]:
     if not keep:
         return [
             "Break something on purpose:",
-            f"  {fullmesh} demo --keep",
             f"  {fullmesh} demo --fault sg-only-master-port",
+            "or keep the lab up, break it by hand, and have it named:",
+            f"  {fullmesh} demo --keep",
         ]
     here = _state_option(options.state_dir)
     return [
