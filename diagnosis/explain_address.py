@@ -231,9 +231,13 @@ def _settings(view: View) -> List[Claim]:
                     Claim(id="ifname-syntax", facts=(fact,), summary=summary, subject=node(fact.rank))
                 )
                 break
-            if compiled(_VIRTUAL).fullmatch(name) and view.book.has(
-                Kind.PAIR_ERROR, Kind.PAIR_TIMEOUT, Kind.PAIR_HIDDEN
-            ):
+            failed = view.book.has(Kind.PAIR_ERROR, Kind.PAIR_TIMEOUT, Kind.PAIR_HIDDEN)
+            if name == "lo" and failed and view.several_hosts:
+                summary = "GLOO_SOCKET_IFNAME=lo publishes loopback, and the job has several hosts"
+                claims.append(
+                    Claim(id="ifname-loopback", facts=(fact,), summary=summary, subject=node(fact.rank))
+                )
+            if compiled(_VIRTUAL).fullmatch(name) and failed:
                 summary = f"GLOO_SOCKET_IFNAME={name} publishes the address of an interface inside the host"
                 claims.append(
                     Claim(id="wrong-interface", facts=(fact,), summary=summary, subject=node(fact.rank))

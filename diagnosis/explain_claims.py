@@ -120,6 +120,8 @@ def is_unroutable(text: str) -> Optional[str]:
     """What kind of interface has an address that members of other hosts never reach; None if they may."""
     if text.startswith(_DOCKER):
         return "Docker's default bridge"
+    if text.startswith("192.168.122."):
+        return "libvirt's default bridge"
     if text.startswith("169.254.") or text.lower().startswith("fe80"):
         return "a link-local address"
     return None

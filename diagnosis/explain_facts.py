@@ -171,6 +171,7 @@ FAILURES: FrozenSet[Kind] = frozenset(Kind) - {
     Kind.NOISE,
     Kind.FILE_EXISTS,
     Kind.LOOPBACK_FALLBACK,
+    Kind.PROXY,
 }
 # Printed at each attempt: with a success behind them they were no failure.
 RETRIED: FrozenSet[Kind] = frozenset(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Dict, List
 
 from diagnosis.environment import host_is_well_formed
+from diagnosis.explain_address import PROBE
 from diagnosis.explain_claims import (
     ERRNO_NAMES,
     GAI_NAMES,
@@ -27,6 +28,15 @@ DIAL = "nc -zv -w 3 {master_address} {master_port}"
 _PLACEHOLDER = (
     r"__\w+__|<.*>|\$.*|\{.*\}|%\(.*|(?i:none|null|undefined|nan|your[-_].*|master[-_]?(?:addr|ip"
     r"|node[-_]ip)|\w*placeholder\w*)"
+)
+# How connections fail that a proxy took and did not pass on.
+_CUT = (
+    Kind.STORE_RESET,
+    Kind.STORE_CLOSED,
+    Kind.PEER_RESET,
+    Kind.PEER_CLOSED,
+    Kind.PAIR_BROKEN,
+    Kind.PAIR_HIDDEN,
 )
 _LIKE_ADDRESS = r"[\d.]*\d\.[\d.]*"
 
@@ -129,9 +139,18 @@ def _listeners(view: View) -> List[Claim]:
         claims.append(
             Claim(id="libuv-missing", facts=(fact,), summary="this build of torch has no libuv store")
         )
-    for fact in view.book.all(Kind.PROXY)[:1]:
+    proxies = view.book.all(Kind.PROXY)
+    answered = [fact for fact in proxies if not fact.get("weak")]
+    if answered:
         summary = "a proxy answered in place of the member"
-        claims.append(Claim(id="proxy-sidecar", facts=(fact,), summary=summary))
+        claims.append(Claim(id="proxy-sidecar", facts=(answered[0],), summary=summary))
+    elif proxies and view.book.has(*_CUT):
+        claims += suspects(
+            ("proxy-sidecar",),
+            (proxies[0], view.book.all(*_CUT)[0]),
+            "a service mesh is named in the logs, and its proxy may stand between the members",
+            ask=PROBE,
+        )
     strange = view.book.all(Kind.STORE_STRANGER)
     if strange:
         claims += suspects(
@@ -176,9 +195,7 @@ def _lookups(view: View) -> List[Claim]:
 def _connects(view: View) -> List[Claim]:
     """The store that does not answer."""
     book = view.book
-    errors = [
-        f for f in book.all(Kind.STORE_ERRNO) if (f.get("errno") or f.get("final")) and host_of(f).strip()
-    ]
+    errors = [f for f in book.all(Kind.STORE_ERRNO) if f.get("errno") or f.get("final")]
     errors = [f for f in errors if not book.progress_after([f])]
     timeouts = [fact for fact in book.all(Kind.STORE_TIMEOUT) if not fact.get("retry")]
     hard = [fact for fact in errors if fact.get("errno") in UNREACHABLE]

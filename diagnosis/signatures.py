@@ -80,6 +80,8 @@ GATES: Tuple[bytes, ...] = (
     b"annot resolve",
     b"is corrupt",
     b"same model",
+    b"istio",
+    b"envoy",
     b"<==",
 )
 
@@ -132,6 +134,8 @@ WORDS: Tuple[bytes, ...] = (
     b"expected",
     b"corrupt",
     b"expects",
+    b"istio",
+    b"envoy",
     b"<==",
 )
 PROGRESS_WORDS: Tuple[bytes, ...] = (

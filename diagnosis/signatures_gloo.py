@@ -84,16 +84,29 @@ SIGNATURES = (
     Signature(
         Kind.GLOO_BIND,
         "lready in use",
-        r"gloo/transport/tcp/\w+\.(?:cc|h):\d+\][^\[]{0,60}\b(?P<call>bind|listen): "
+        r"\b(?:pair|socket|listener|device)\.(?:cc|h):\d+\][^\[]{0,60}\b(?P<call>bind|listen): "
         r"(?P<error>Address already in use)",
     ),
     Signature(
         Kind.GLOO_BIND,
         "assign requested",
-        r"gloo/transport/tcp/\w+\.(?:cc|h):\d+\][^\[]{0,60}\b(?P<call>connect|bind): "
+        r"\b(?:pair|socket|listener|device)\.(?:cc|h):\d+\][^\[]{0,60}\b(?P<call>connect|bind): "
         r"(?P<error>Cannot assign requested address)",
         gate="gloo",
     ),
+    Signature(
+        Kind.PAIR_ERROR,
+        "socket.cc",
+        r"\bsocket\.cc:\d+\][^\[]{0,60}\bconnect: (?!Cannot assign)" + _WHY,
+        gate="nforce",
+    ),
+    Signature(
+        Kind.PROXY,
+        "istio",
+        r"\bistio(?:-proxy|-init|d)?\b",
+        fixed={"weak": "yes"},
+    ),
+    Signature(Kind.PROXY, "envoy", r"\benvoy\b", fixed={"weak": "yes"}),
     # --- an established pair ----------------------------------------------------------------
     Signature(
         Kind.PEER_CLOSED,
@@ -113,6 +126,7 @@ SIGNATURES = (
         r"[Cc]onnection reset by peer",
     ),
     Signature(Kind.PEER_RESET, "ocket closed [", r"pair\.cc:\d+\] Socket closed \[(?P<ip>[^\]\s]{0,64})\]"),
+    Signature(Kind.PEER_RESET, "ocket unexpectedly", r"Socket unexpectedly closed"),
     Signature(
         Kind.PAIR_BROKEN,
         "rror [",

@@ -60,6 +60,17 @@ SIGNATURES = (
     ),
     Signature(
         Kind.STORE_ERRNO,
+        "onnection refused",
+        r"\b\w*Error: (?:\[Errno 111\] )?Connection refused\s*$",
+        fixed={"errno": "111"},
+    ),
+    Signature(
+        Kind.STORE_TIMEOUT,
+        "onnection timed out",
+        r"\b\w*Error: (?:\[Errno 110\] )?Connection timed out\s*$",
+    ),
+    Signature(
+        Kind.STORE_ERRNO,
         "yet listening",
         rf"server socket on {_PEER} is not yet listening {_ERRNO}",
         gate="ocket",
