@@ -119,12 +119,8 @@ def _moment(claim: Claim) -> Tuple[int, bool, float, int]:
 
 
 def _fails(view: View) -> bool:
-    """Whether anything failed that no later line shows to have worked out."""
-    for kind in FAILURES - RETRIED:
-        if view.book.has(kind) and kind is not Kind.ECHO:
-            return True
-    retried = [fact for kind in RETRIED for fact in view.book.facts.get(kind, ())]
-    return bool(retried) and view.book.progress_after(retried) is None
+    """Whether anything failed for good. Attempts are judged by `_benign`: a later success excuses them."""
+    return any(view.book.has(kind) for kind in FAILURES - RETRIED - {Kind.ECHO})
 
 
 def _benign(view: View, doubtful: bool) -> Optional[Claim]:
