@@ -32,7 +32,7 @@ def ask(name: str, kind: str) -> tuple[str, list[str]]:
         ("a-bucket.aws.fullmesh.internal", "A", "NOERROR", [fabric.RELAY_ADDRESS]),
         ("ip-10-42-0-11.ec2.internal", "A", "NXDOMAIN", []),
         ("11.0.42.10.in-addr.arpa", "PTR", "NXDOMAIN", []),
-        ("pypi.org", "A", "NXDOMAIN", []),
+        ("example.org", "A", "NXDOMAIN", []),
         ("xaws.fullmesh.internal", "A", "NXDOMAIN", []),
     ],
 )

@@ -212,7 +212,7 @@ def test_whole_life_of_a_lab(lab: Lab) -> None:
     assert (
         lab.run(first, "getent", "hosts", second.address).stdout.split()[1] == f"{second.name}.ec2.internal"
     )
-    assert lab.run(first, "getent", "hosts", "pypi.org").returncode == 2
+    assert lab.run(first, "getent", "hosts", "example.org").returncode == 2
 
     # group rules as they change: a port that is open and not listened on refuses, a shut one is silent
     assert lab.connects(first, second, 29500) == "refused"
