@@ -56,7 +56,7 @@ install_torch() {
 
 install_awscli() {
     # In a virtual environment of its own: it pins a botocore that the emulator does not take.
-    "$python" -m venv .venv/awscli
+    .venv/bin/python -m venv --clear .venv/awscli
     .venv/awscli/bin/pip install --quiet "$awscli_requirement"
     ln -sf ../awscli/bin/aws .venv/bin/aws
 }
