@@ -41,6 +41,7 @@ bench: setup
 docs: setup
 	$(BIN)/python -m diagnosis.docs > docs/causes.md
 	$(BIN)/python tools/configuration_page.py > docs/configuration.md
+	$(BIN)/python tools/figures.py --write
 
 ## clean: remove what set-up and runs left in this checkout
 clean:

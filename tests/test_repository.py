@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from cluster.spec import ClusterSpec
+from tools import figures
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 SOURCES = sorted(
@@ -50,6 +51,13 @@ def test_generated_pages_are_current() -> None:
             [sys.executable, *command], cwd=CHECKOUT, capture_output=True, text=True, check=True
         ).stdout
         assert written == (CHECKOUT / page).read_text(), f"{page} is stale; run: make docs"
+
+
+def test_the_readmes_figures_are_the_stored_ones() -> None:
+    """The table is what the stored measurements give, so no figure in it was written by hand."""
+    readme = (CHECKOUT / "README.md").read_text()
+    assert figures.with_table(readme) == readme, "the figures are stale; run: make docs"
+    assert "CREATE_COMPLETE |" in readme.partition("<!-- figures -->")[2]
 
 
 def test_the_lab_and_the_nodes_use_one_torch() -> None:
