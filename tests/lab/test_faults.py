@@ -21,7 +21,7 @@ from lab import demo, demo_answer, deploy, supervisor, toolchain
 from lab.check import run_check
 from lab.fault_host import Launch
 from lab.fault_scene import Scene
-from lab.faults import FAULTS, Fault, Way
+from lab.faults import FAULTS, TABLES, Fault, Way
 from lab.progress import Progress
 from stacks.security import UNSAFE_RULES
 
@@ -82,6 +82,12 @@ def test_a_fault_is_named_after_its_first_cause(fault: Fault) -> None:
     for cause, subject in fault.expected:
         assert cause in CATALOGUE
         assert re.fullmatch(r"cluster|node:\d|pair:\d>\d", subject)
+
+
+def test_no_two_faults_have_one_id() -> None:
+    """A second entry of an id would silently replace the first."""
+    ids = [fault.id for table in TABLES for fault in table]
+    assert len(ids) == len(set(ids)) == len(FAULTS)
 
 
 def test_every_filter_between_nodes_has_a_fault() -> None:
