@@ -1,6 +1,7 @@
 """`check` and `node`: the probe's commands, alone (`fullmesh.pyz`) or mounted in a larger one.
 
-Only argparse is imported until a command runs, so that --help answers at once.
+Only argparse and the little that all commands share are imported until a command runs, so that
+--help answers at once.
 stdout holds the answer and nothing else; progress goes to stderr.
 """
 
@@ -13,13 +14,13 @@ import time
 import traceback
 from typing import TYPE_CHECKING, Callable, Optional, Sequence
 
+from diagnosis.command_line import EXIT_INTERRUPTED, EXIT_UNKNOWN, EXIT_USAGE, complain
+
 if TYPE_CHECKING:
     from diagnosis.report import Diagnosis
     from probe.check import Answer
     from probe.rows import Say
 
-EXIT_USAGE, EXIT_UNKNOWN = 2, 3
-EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 TAIL_BYTES = 4000
 
 CHECK_EXAMPLES = """\
@@ -138,10 +139,7 @@ def _check(arguments: argparse.Namespace) -> int:
     from probe.discover import Wish
 
     if arguments.no_master_port and not arguments.no_collective:
-        sys.stderr.write(
-            "fullmesh: --no-master-port needs --no-collective: torch's store would listen on MASTER_PORT\n"
-        )
-        return EXIT_USAGE
+        return complain("--no-master-port needs --no-collective: torch's store would listen on MASTER_PORT")
     wish = Wish(
         run=arguments.run_id,
         nodes=arguments.nodes,
@@ -164,11 +162,9 @@ def _explain(arguments: argparse.Namespace) -> int:
     try:
         explanation = explain.explain_files(arguments.logs)
     except explain.LogError as error:
-        sys.stderr.write(f"fullmesh: {error}\n")
-        return EXIT_USAGE
+        return complain(str(error))
     except KeyboardInterrupt:
-        sys.stderr.write("fullmesh: interrupted\n")
-        return EXIT_INTERRUPTED
+        return complain("interrupted", EXIT_INTERRUPTED)
     from diagnosis import explain_render as render
 
     shown = render.to_json(explanation) if arguments.json else render.to_terminal(explanation)
@@ -210,14 +206,11 @@ def _answered(
         with stage(_progress()) as answer:
             return _show(answer, arguments)
     except DiscoverError as error:
-        sys.stderr.write(f"fullmesh: {error}\n")
-        return EXIT_USAGE
+        return complain(str(error))
     except BoardError as error:
-        sys.stderr.write(f"fullmesh: {error}\n")
-        return EXIT_UNKNOWN
+        return complain(str(error), EXIT_UNKNOWN)
     except KeyboardInterrupt:
-        sys.stderr.write("fullmesh: interrupted\n")
-        return EXIT_INTERRUPTED
+        return complain("interrupted", EXIT_INTERRUPTED)
     except Exception:  # noqa: BLE001 - Python would exit with 1, which means FAIL here; a crash knows nothing
         traceback.print_exc()
         return EXIT_UNKNOWN

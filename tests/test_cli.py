@@ -109,18 +109,20 @@ def test_causes_are_the_catalogue() -> None:
     assert "authorize-security-group-ingress" in fullmesh("causes", "sg-only-master-port").stdout
 
 
-def test_help_needs_no_torch_and_no_cloud_client() -> None:
-    """`--help` and `causes` import neither torch, boto3 nor the CDK."""
+@pytest.mark.parametrize("arguments", [("causes",), ("--help",), ("demo", "--help"), ("explain", "--help")])
+def test_help_needs_no_torch_and_no_cloud_client(arguments: tuple[str, ...]) -> None:
+    """`--help` and `causes` import neither torch, boto3 nor the CDK, and of the lab only its parsers."""
     answer = subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "cli", "causes"],
+        [sys.executable, "-X", "importtime", "-m", "cli", *arguments],
         cwd=CHECKOUT,
         capture_output=True,
         text=True,
         timeout=60,
         check=True,
     )
-    for name in ("torch", "boto3", "aws_cdk", "numpy", "rich"):
-        assert f" {name}\n" not in answer.stderr
+    imported = {line.rpartition("|")[2].strip() for line in answer.stderr.splitlines()}
+    assert not imported & {"torch", "boto3", "botocore", "aws_cdk", "numpy", "rich", "asyncio", "subprocess"}
+    assert {name for name in imported if name.startswith("lab.")} == {"lab.cli"}
 
 
 @pytest.mark.parametrize("stream", [">&-", "2>&-"])

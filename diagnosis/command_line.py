@@ -1,0 +1,49 @@
+"""What every command of `fullmesh` shares: its help's shape, its exit statuses, how it answers.
+
+argparse, json and nothing more, so that --help answers at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import Any
+
+EXIT_USAGE, EXIT_UNKNOWN = 2, 3
+EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
+
+
+class CommandError(RuntimeError):
+    """A command cannot answer; the program tells why and ends with `status`."""
+
+    def __init__(self, text: str, status: int = EXIT_UNKNOWN) -> None:
+        self.status = status
+        super().__init__(text)
+
+
+def add_command(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, summary: str, *examples: str
+) -> argparse.ArgumentParser:
+    """A parser below `commands`, with its examples at the end of its help."""
+    return commands.add_parser(
+        name,
+        help=summary,
+        description=summary[0].upper() + summary[1:] + ".",
+        epilog="examples:\n" + "".join(f"  {example}\n" for example in examples),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
+def json_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="machine-readable answer on standard output")
+
+
+def write_json(document: Any) -> None:
+    sys.stdout.write(json.dumps(document, indent=2) + "\n")
+
+
+def complain(text: str, status: int = EXIT_USAGE) -> int:
+    """Say on standard error why there is no answer; returns the exit status."""
+    sys.stderr.write(f"fullmesh: {text}\n")
+    return status
