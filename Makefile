@@ -1,7 +1,7 @@
 # The two commands of the README, and what they are made of.
 PYTHON ?= python3
 BIN := .venv/bin
-PACKAGES := cluster diagnosis probe stacks lab tools bench cli.py app.py
+PACKAGES := cluster diagnosis probe audit stacks lab tools bench cli.py app.py
 
 .PHONY: demo test setup doctor lint unit bench docs clean
 

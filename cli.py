@@ -14,6 +14,7 @@ import os
 import sys
 from pathlib import Path
 
+import audit.cli
 import lab.cli
 import probe.cli
 from cluster.serial import encode
@@ -48,7 +49,7 @@ def build_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for package in (lab.cli, probe.cli):
+    for package in (lab.cli, probe.cli, audit.cli):
         package.add_parsers(commands)
     _add_causes(commands)
     _add_doctor(commands)

@@ -27,6 +27,7 @@ COMMANDS = (
     "check",
     "explain",
     "node",
+    "audit",
     "causes",
     "doctor",
 )

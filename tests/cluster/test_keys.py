@@ -12,7 +12,7 @@ from probe.members import Member, parse_registration
 from stacks.runtime.rows import Row, registered
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = ("cluster", "diagnosis", "probe", "stacks", "lab")
+FOLDERS = ("cluster", "diagnosis", "probe", "audit", "stacks", "lab")
 
 
 def test_a_registration_reads_back_in_every_part() -> None:
