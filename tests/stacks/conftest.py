@@ -1,10 +1,7 @@
-"""Shapes of the cluster that the tests share, and the removal of what was synthesised."""
+"""Shapes of the cluster that the tests share."""
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,17 +36,6 @@ SHAPES: dict[str, dict[str, Any]] = {
         "cluster__availability_zone": "us-east-1b,us-east-1d",
     },
 }
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _remove_assemblies(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Assemblies are made in a folder of the run, which goes with it."""
-    folder = tmp_path_factory.mktemp("assemblies")
-    before = tempfile.tempdir
-    tempfile.tempdir = str(folder)
-    yield
-    tempfile.tempdir = before
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(params=sorted(SHAPES))

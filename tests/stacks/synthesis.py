@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -74,9 +76,17 @@ def new_app(folder: Path, **context: Any) -> cdk.App:
 
 
 @functools.cache
+def _assemblies() -> Path:
+    """Where assemblies stand for as long as this process remembers them."""
+    made = Path(tempfile.mkdtemp(prefix="fullmesh-synth-"))
+    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    return made
+
+
+@functools.cache
 def synthesise(**context: Any) -> Synthesis:
     """Synthesise with these values over cdk.json's, guard and CDK's own validation included."""
-    folder = Path(tempfile.mkdtemp(prefix="fullmesh-synth-"))
+    folder = Path(tempfile.mkdtemp(dir=_assemblies()))
     application = new_app(folder, **context)
     app.build(application)
     application.synth()
