@@ -23,11 +23,14 @@ from diagnosis.report import (
     PortKind,
     Verdict,
 )
+from tests.cluster.world import World, from_group
 
 MASTER_PORT = 29500
 EPHEMERAL = PortRange(32768, 60999)
 PORTS = (32768, 46884, 60999)
 STARTED_AT = 1_700_000_000.0
+EVERYTHING = from_group("sg-mesh")
+MASTER_ONLY = from_group("sg-mesh", MASTER_PORT, MASTER_PORT)
 
 _ERRNOS = {
     ConnectOutcome.TIMED_OUT: errno.ETIMEDOUT,
@@ -36,6 +39,8 @@ _ERRNOS = {
 }
 
 Reports = Tuple[NodeReport, ...]
+Named = List[Tuple[str, str]]
+"""(id, subject) of findings, in order."""
 
 
 def address(node: int) -> str:
@@ -138,6 +143,39 @@ def on_host(rows: Reports, nodes: Sequence[int], **changes: Any) -> Reports:
     return rows
 
 
+def env(rows: Reports, nodes: Sequence[int], **values: str) -> Reports:
+    """The distributed variables of some nodes."""
+    for node in nodes:
+        host = rows[node].host
+        assert host is not None
+        rows = on_host(rows, [node], environment={**host.environment, **values})
+    return rows
+
+
+def launched(nodes: int = 4) -> Reports:
+    """A job whose environment is complete on every node."""
+    rows = healthy(nodes)
+    for node in range(nodes):
+        rows = env(
+            rows,
+            [node],
+            RANK=str(node),
+            WORLD_SIZE=str(nodes),
+            MASTER_ADDR=address(0),
+            MASTER_PORT=str(MASTER_PORT),
+        )
+        rows = change(rows, node, rank=node, world_size=nodes)
+    return rows
+
+
+def without(rows: Reports, node: int, *names: str) -> Reports:
+    """One node's environment without these variables."""
+    host = rows[node].host
+    assert host is not None
+    kept = {key: value for key, value in host.environment.items() if key not in names}
+    return on_host(rows, [node], environment=kept)
+
+
 def moved(rows: Reports, addresses: Sequence[str]) -> Reports:
     """The same rows with other addresses of the members, everywhere."""
     found = []
@@ -165,6 +203,16 @@ def unread_firewalls(rows: Reports) -> Reports:
 
 Which = Callable[[int, int, int], bool]
 """(source, destination, port) -> whether the probe is meant."""
+
+
+def isolated(s: int, d: int, p: int) -> bool:
+    """All that node 2 has a part in."""
+    return 2 in (s, d)
+
+
+def into_2(s: int, d: int, p: int) -> bool:
+    """All that goes to node 2."""
+    return d == 2
 
 
 def dies(rows: Reports, which: Which, outcome: ConnectOutcome, **changes: Any) -> Reports:
@@ -195,16 +243,21 @@ def expect(nodes: int = 4, **changes: Any) -> Expectation:
     return dataclasses.replace(plan, **changes)
 
 
-def named(diagnosis: Diagnosis) -> List[Tuple[str, str]]:
-    """(id, subject) of the causes, in order."""
+def named(diagnosis: Diagnosis) -> Named:
+    """The causes."""
     return [(item.id, item.subject) for item in diagnosis.causes]
 
 
-def suspected(diagnosis: Diagnosis) -> List[Tuple[str, str]]:
-    """(id, subject) of the candidates, in order."""
+def suspected(diagnosis: Diagnosis) -> Named:
+    """The candidates."""
     return [(item.id, item.subject) for item in diagnosis.candidates]
 
 
 def diagnose(rows: Reports, nodes: Optional[int] = None, **changes: Any) -> Diagnosis:
     """The judge's answer without an account's rules."""
     return judge(rows, expect(nodes if nodes is not None else len(rows), **changes))
+
+
+def with_rules(rows: Reports, world: World) -> Diagnosis:
+    """The judge's answer with the account's rules."""
+    return judge(rows, expect(len(rows)), world.snapshot())

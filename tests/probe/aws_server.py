@@ -9,6 +9,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from probe.signing import Credentials
+
+REGION = "eu-central-1"
+KEYS = Credentials(access_key_id="AKID", secret_access_key="s")  # noqa: S106 - made up
+
 
 @dataclass(frozen=True)
 class Answer:

@@ -1,0 +1,175 @@
+"""Probes that were answered, but not as a listener of ours answers: refused, reset, silent, cut."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from diagnosis.report import ConnectOutcome, Verdict
+from tests.cluster.world import cluster
+from tests.diagnosis.builders import (
+    MASTER_ONLY,
+    MASTER_PORT,
+    diagnose,
+    dies,
+    drops,
+    healthy,
+    into_2,
+    isolated,
+    named,
+    on_host,
+    suspected,
+    unread_firewalls,
+    with_rules,
+)
+from tests.diagnosis.rulesets import (
+    ISTIO_OUT,
+    REDIRECTS,
+    REJECT_ALL,
+)
+
+ANSWERS = {
+    "one direction dies silently, the other is refused": (
+        unread_firewalls(
+            dies(
+                drops(healthy(), lambda s, d, p: (s, d) == (0, 1)),
+                lambda s, d, p: (s, d) == (1, 0),
+                ConnectOutcome.REFUSED,
+            )
+        ),
+        [("os-firewall-reject", "node:0")],
+        [("pair-blocked", "pair:0>1"), ("one-way-block", "pair:0>1"), ("os-firewall-drop", "node:1")],
+    ),
+    "a rejecting ruleset": (
+        on_host(dies(healthy(), into_2, ConnectOutcome.UNREACHABLE), [2], firewall_rules=REJECT_ALL),
+        [("os-firewall-reject", "node:2")],
+        [],
+    ),
+    "refused, firewalls unread": (
+        unread_firewalls(dies(healthy(), into_2, ConnectOutcome.REFUSED)),
+        [("os-firewall-reject", "node:2")],
+        [],
+    ),
+    "refused by nobody's ruleset": (
+        dies(healthy(), into_2, ConnectOutcome.REFUSED),
+        [],
+        [("os-firewall-reject", "pair:0>2"), ("peer-died", "node:2")],
+    ),
+    "no route": (
+        dies(healthy(), lambda s, d, p: s == 1, ConnectOutcome.UNREACHABLE, errno=errno.ENETUNREACH),
+        [("route-missing", "node:1")],
+        [],
+    ),
+    "accepted, and the answer is not the echo": (
+        dies(healthy(), into_2, ConnectOutcome.SILENT, garbled=True),
+        [("proxy-sidecar", "node:2")],
+        [],
+    ),
+    "accepted in silence, as a starved process does": (
+        dies(healthy(), into_2, ConnectOutcome.SILENT, unacknowledged=False),
+        [],
+        [("peer-frozen", "node:2"), ("proxy-sidecar", "node:2")],
+    ),
+    "accepted in silence on Gloo's ports, while MASTER_PORT echoes": (
+        dies(healthy(), lambda s, d, p: d == 2 and p != MASTER_PORT, ConnectOutcome.SILENT),
+        [],
+        [("proxy-sidecar", "node:2"), ("peer-frozen", "node:2")],
+    ),
+    "accepted in silence where a ruleset redirects": (
+        on_host(
+            dies(healthy(), lambda s, d, p: d == 2 and p != MASTER_PORT, ConnectOutcome.SILENT),
+            [2],
+            firewall_rules=REDIRECTS,
+        ),
+        [("proxy-sidecar", "node:2")],
+        [],
+    ),
+    "accepted in silence where a ruleset redirects other ports": (
+        on_host(
+            dies(healthy(), lambda s, d, p: d == 2 and p == MASTER_PORT, ConnectOutcome.SILENT),
+            [2],
+            firewall_rules=REDIRECTS,
+        ),
+        [],
+        [("proxy-sidecar", "node:2"), ("peer-frozen", "node:2")],
+    ),
+    "accepted in silence where the source's own ruleset redirects": (
+        on_host(
+            dies(healthy(), lambda s, d, p: s == 1, ConnectOutcome.SILENT), [1], firewall_rules=ISTIO_OUT
+        ),
+        [("proxy-sidecar", "node:1")],
+        [],
+    ),
+    "accepted, and the first data is eaten": (
+        dies(healthy(), into_2, ConnectOutcome.SILENT, unacknowledged=True),
+        [],
+        [("proxy-sidecar", "node:2"), ("os-firewall-drop", "node:2"), ("packet-loss", "node:2")],
+    ),
+    "accepted and closed, on every port": (
+        dies(healthy(), into_2, ConnectOutcome.RESET),
+        [("proxy-sidecar", "node:2")],
+        [],
+    ),
+    "accepted and closed, on MASTER_PORT": (
+        dies(healthy(), lambda s, d, p: d == 2 and p == MASTER_PORT, ConnectOutcome.RESET),
+        [],
+        [("proxy-sidecar", "node:2"), ("peer-died", "node:2")],
+    ),
+    "one connection closed": (
+        dies(healthy(), lambda s, d, p: (s, d, p) == (0, 2, 46884), ConnectOutcome.RESET),
+        [],
+        [("proxy-sidecar", "pair:0>2"), ("peer-died", "pair:0>2")],
+    ),
+    "large messages vanish": (
+        dies(healthy(), isolated, ConnectOutcome.SILENT, round_trip_s=0.0001, unacknowledged=True),
+        [("mtu-black-hole", "node:2")],
+        [],
+    ),
+    "large messages vanish one way, so that the other way's echo is lost": (
+        dies(
+            dies(
+                healthy(),
+                lambda s, d, p: s == 2,
+                ConnectOutcome.SILENT,
+                round_trip_s=0.0001,
+                unacknowledged=True,
+            ),
+            into_2,
+            ConnectOutcome.SILENT,
+            round_trip_s=0.0001,
+            unacknowledged=False,
+        ),
+        [("mtu-black-hole", "node:2")],
+        [],
+    ),
+    "small messages pass, the large one is taken, and nothing comes back": (
+        dies(healthy(), into_2, ConnectOutcome.SILENT, round_trip_s=0.0001, unacknowledged=False),
+        [],
+        [("peer-frozen", "node:2"), ("proxy-sidecar", "node:2"), ("mtu-black-hole", "node:2")],
+    ),
+    "no descriptors": (
+        dies(healthy(), lambda s, d, p: s == 3, ConnectOutcome.LOCAL_ERROR, errno=errno.EMFILE),
+        [("fd-limit", "node:3")],
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_a_wrong_answer_is_named_where_it_decides(name: str) -> None:
+    """A cause where the answer decides it, else candidates in order and a command."""
+    rows, causes, candidates = ANSWERS[name]
+    diagnosis = diagnose(rows)
+    assert named(diagnosis) == causes
+    assert suspected(diagnosis) == candidates
+    assert diagnosis.consequences == ()
+    assert diagnosis.verdict is Verdict.FAIL
+    assert (diagnosis.next_command is None) == (not candidates)
+
+
+def test_refused_is_never_a_security_group() -> None:
+    """A security group drops; whatever refuses is a host, even where the rules also forbid."""
+    rows = unread_firewalls(dies(healthy(), lambda s, d, p: p != MASTER_PORT, ConnectOutcome.REFUSED))
+    diagnosis = with_rules(rows, cluster([MASTER_ONLY]))
+    assert {item.id for item in (*diagnosis.causes, *diagnosis.candidates)} == {"os-firewall-reject"}
