@@ -8,10 +8,13 @@ seconds; on the famous failure it would wait 24 minutes, so there the nodes' loo
 
 from __future__ import annotations
 
+import shutil
+import socket
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from bench import contained, mesh_stage
@@ -21,6 +24,7 @@ from bench.options import Options
 from bench.ranks import Ranks
 from bench.record import BenchError, Comparison, Figure, Result, Target
 from diagnosis.report import ConnectOutcome
+from lab import image
 
 NODES = 16
 SCENARIOS = {
@@ -28,6 +32,9 @@ SCENARIOS = {
     "all open": Target(limit=3, at_least=True, on_ratio=True),
 }
 ROUNDS = 3  # of "all open", which takes less than a second a round: the median counts
+
+LOOP = Path(__file__).with_name("nc_all.sh")
+INSTALL = "apt-get install netcat-openbsd"
 
 # (source address, destination address, port) -> what became of it, in the probe's words
 Answers = dict[tuple[str, str, int], str]
@@ -43,6 +50,7 @@ class NcRun:
 
 
 def measure(_options: Options) -> Result:
+    demand_nc()
     scenarios = contained.call("bench.nc_loop", nodes=NODES)
     comparisons = []
     for name, target in SCENARIOS.items():
@@ -66,6 +74,34 @@ def measure(_options: Options) -> Result:
             "both gave the same answer for every source, destination and port, or this would have failed",
         ),
     )
+
+
+def demand_nc(search_path: str = image.SEARCH_PATH) -> None:
+    """Before anything is started: the nc that a node will find answers as the loop reads it.
+
+    Raises:
+        BenchError: there is none, or it cannot tell an open port from a closed one.
+    """
+    if shutil.which("nc", path=search_path) is None:
+        raise BenchError(f"there is no nc in {search_path}, and it is what is measured; run: {INSTALL}")
+    with socket.create_server(("127.0.0.1", 0)) as listening, socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # taken, so that nothing else comes to listen there
+        wanted = {listening.getsockname()[1]: "open", closed.getsockname()[1]: "refused"}
+        done = subprocess.run(
+            ["/bin/sh", str(LOOP)],
+            input="".join(f"127.0.0.1 {port}\n" for port in wanted),
+            capture_output=True,
+            text=True,
+            env={"PATH": search_path, "LANG": "C.UTF-8"},
+            check=True,
+        )
+    found = {port: answer for (_, _, port), answer in parse_nc("", done.stdout).items()}
+    for port, answer in wanted.items():
+        if found.get(port) != answer:
+            raise BenchError(
+                f"nc -zv -w 2 to a port that is {answer} answered {str(found.get(port))[:80]!r}; "
+                f"OpenBSD's, the traditional and nmap's nc can be read, busybox's cannot; run: {INSTALL}"
+            )
 
 
 def inside(nodes: int) -> dict[str, Any]:
@@ -120,6 +156,7 @@ def nc_answer(status: int, said: str) -> str:
         return "open"
     for phrase, answer in (
         ("timed out", "timed out"),
+        ("TIMEOUT", "timed out"),
         ("Connection refused", "refused"),
         ("No route to host", "unreachable"),
         ("Network is unreachable", "unreachable"),
@@ -174,7 +211,7 @@ def _run_nc(arena: Arena, mesh: MeshRun, workers: int) -> NcRun:
 
 
 def parse_nc(source: str, text: str) -> Answers:
-    """The lines of nc_all.sh: HOST PORT STATUS WORDS."""
+    """The lines of nc_all.sh: HOST PORT STATUS WORDS (words may be none)."""
     answers: Answers = {}
     for line in text.splitlines():
         host, port, status, *said = line.split(" ", 3)

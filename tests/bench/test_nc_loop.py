@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from bench import nc_loop
 from bench.mesh_stage import MeshRun
-from bench.nc_loop import demand_same, mesh_answers, nc_answer, parse_nc
+from bench.nc_loop import demand_nc, demand_same, mesh_answers, nc_answer, parse_nc
 from bench.record import BenchError
 from diagnosis.report import ConnectOutcome, NodeReport, PairProbe, PortKind
-
-LOOP = Path(nc_loop.__file__).with_name("nc_all.sh")
 
 
 @pytest.mark.parametrize(
@@ -24,6 +23,13 @@ LOOP = Path(nc_loop.__file__).with_name("nc_all.sh")
         (1, "nc: connect to 10.42.0.5 port 32768 (tcp) failed: Connection refused", "refused"),
         (1, "nc: connect to 10.42.0.5 port 32768 (tcp) failed: No route to host", "unreachable"),
         (1, "nc: connect to 10.42.0.5 port 32768 (tcp) failed: Network is unreachable", "unreachable"),
+        (0, "localhost [127.0.0.1] 9000 (?) open", "open"),
+        (1, "localhost [127.0.0.1] 9001 (?) : Connection refused", "refused"),
+        (1, "10.8.0.1: inverse host lookup failed: (UNKNOWN) [10.8.0.1] 9 : No route to host", "unreachable"),
+        (1, "localhost [127.0.0.1] 7 (echo) : Connection timed out", "timed out"),
+        (0, "Ncat: Version 7.93 ( https://nmap.org/ncat ) Ncat: Connected to 127.0.0.1:9000.", "open"),
+        (1, "Ncat: Version 7.93 ( https://nmap.org/ncat ) Ncat: TIMEOUT.", "timed out"),
+        (1, "Ncat: Version 7.93 ( https://nmap.org/ncat ) Ncat: Connection refused.", "refused"),
         (127, "nc: not found", "exit 127: nc: not found"),
     ],
 )
@@ -34,22 +40,28 @@ def test_answer_is_read_from_status_and_words(status: int, said: str, answer: st
 
 def test_lines_of_the_loop_become_answers_by_source_destination_and_port() -> None:
     """The loop prints one line a target; words with spaces stay whole."""
-    text = "10.42.0.5 29500 0 Connection to 10.42.0.5 29500 port [tcp/*] succeeded!\n10.42.0.6 32768 2 \n"
+    text = "10.42.0.5 29500 0 Connection to 10.42.0.5 29500 port [tcp/*] succeeded!\n10.42.0.6 32768 2\n"
     assert parse_nc("10.42.0.4", text) == {
         ("10.42.0.4", "10.42.0.5", 29500): "open",
         ("10.42.0.4", "10.42.0.6", 32768): "exit 2: ",
     }
 
 
-def test_loop_tries_every_line_of_its_input(tmp_path: Path) -> None:
-    """The shell loop runs nc once for each target, in order, and does not let nc eat the list."""
-    nc = tmp_path / "nc"
-    nc.write_text('#!/bin/sh\ncat >/dev/null\necho "asked for $*" >&2\n[ "$5" = 1 ]\n')
+def search_path(folder: Path, script: str) -> str:
+    """A PATH on which nc is this shell script."""
+    nc = folder / "nc"
+    nc.write_text(f"#!/bin/sh\n{script}\n")
     nc.chmod(0o755)
+    return f"{folder}:/usr/bin:/bin"
+
+
+def test_loop_tries_every_line_of_its_input(tmp_path: Path) -> None:
+    """nc runs once for each target, in order, does not eat the list, and its lines are joined."""
+    path = search_path(tmp_path, 'cat >/dev/null\nprintf "asked for\\n$*\\n" >&2\n[ "$5" = 1 ]')
     done = subprocess.run(
-        ["sh", str(LOOP)],
+        ["sh", str(nc_loop.LOOP)],
         input="10.0.0.1 1\n10.0.0.2 2\n",
-        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+        env={"PATH": path},
         capture_output=True,
         text=True,
         check=True,
@@ -57,6 +69,32 @@ def test_loop_tries_every_line_of_its_input(tmp_path: Path) -> None:
     assert done.stdout == (
         "10.0.0.1 1 0 asked for -zv -w 2 10.0.0.1 1\n10.0.0.2 2 1 asked for -zv -w 2 10.0.0.2 2\n"
     )
+
+
+def test_without_nc_nothing_is_started(tmp_path: Path) -> None:
+    """What is measured must be there: the error names it and the command that installs it."""
+    with pytest.raises(BenchError, match=f"no nc in {tmp_path}, .*; run: apt-get install netcat-openbsd"):
+        demand_nc(str(tmp_path))
+
+
+def test_an_nc_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    """busybox's nc has no -z and would answer the same for every port."""
+    path = search_path(tmp_path, "echo \"nc: invalid option -- 'z'\" >&2; exit 1")
+    with pytest.raises(BenchError, match=r"to a port that is open answered .*invalid option.*netcat-openbsd"):
+        demand_nc(path)
+
+
+def test_an_nc_that_tells_open_from_closed_will_do(tmp_path: Path) -> None:
+    """The words of nmap's, over two lines, from real connects."""
+    connect = (
+        f"exec {sys.executable} -c 'import socket, sys\n"
+        'print("Ncat: Version 7.93")\n'
+        "s = socket.socket()\n"
+        "refused = s.connect_ex((sys.argv[1], int(sys.argv[2])))\n"
+        'print("Ncat: Connection refused." if refused else "Ncat: Connected.")\n'
+        "sys.exit(bool(refused))' $4 $5"
+    )
+    demand_nc(search_path(tmp_path, connect))
 
 
 def test_outcomes_of_the_probe_are_said_in_words_that_nc_has() -> None:
