@@ -121,7 +121,9 @@ def collective_line(result: CollectiveResult) -> str:
 def headline(diagnosis: Diagnosis) -> str:
     """The verdict and its first cause, or what is missing."""
     if diagnosis.verdict is Verdict.PASS:
-        return "every pair was proven" if diagnosis.pairs else "nothing is wrong"
+        one_host = len({node.address for node in diagnosis.nodes}) == 1
+        proven = "every pair was proven" + (", all on one host" if one_host else "")
+        return proven if diagnosis.pairs else "nothing is wrong"
     if diagnosis.causes:
         return ", ".join(dict.fromkeys(item.id for item in diagnosis.causes))
     if diagnosis.candidates:

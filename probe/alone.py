@@ -7,8 +7,8 @@ from typing import Optional, Tuple
 
 from diagnosis.report import Diagnosis, NodeReport, Verdict
 from probe.board import BoardContentError, BoardError
-from probe.discover import Place
 from probe.members import address_order
+from probe.place import Place
 from probe.verdict import Bench
 
 

@@ -12,22 +12,14 @@ from typing import Iterator, Mapping, Optional
 from diagnosis.report import CollectiveResult, Diagnosis, NodeReport, StepFailure, Verdict
 from probe.alone import without_meeting
 from probe.board import BoardError
+from probe.by_launcher import LAUNCHER_VARIABLES, unfinished_place
 from probe.collective_stage import prove_collective
-from probe.discover import (
-    LAUNCHER_VARIABLES,
-    DiscoverError,
-    EnvironmentIncomplete,
-    Place,
-    Wish,
-    is_deployed,
-    read_config,
-    take_place,
-    unfinished_place,
-)
 from probe.discover import by_ec2 as place_on_ec2
+from probe.discover import is_deployed, read_config, take_place
 from probe.join import LEFT, leave, stands_for
 from probe.members import Member
 from probe.node_files import keep_node_files
+from probe.place import DiscoverError, EnvironmentIncomplete, Place, Wish
 from probe.preflight import distributed_environment, read_host_facts
 from probe.rows import MESH_ROW, Say, dump, read_reports, row_names
 from probe.run import await_verdict, bench_for, prove_mesh, report_failure
@@ -56,14 +48,20 @@ def check(wish: Wish, say: Say, *, collective: bool) -> Iterator[Answer]:
         with take_place(_with_run(wish, say), environ) as place:
             bench = bench_for(place, say, signals=False)
             shown = place.local_rank == 0 and place.rank in (None, 0)
-            diagnosis = await_verdict(bench, MESH) if place.local_rank else prove_mesh(bench, environ)
-            if collective and diagnosis.verdict is Verdict.PASS:
-                diagnosis = _collective(bench, diagnosis, environ)
+            diagnosis = prove(bench, environ, collective=collective)
             yield Answer(diagnosis=keep_node_files(place, diagnosis, say), shown=shown)
             leave(bench)
     except EnvironmentIncomplete as error:
         _tell_others(wish, environ, say)
         yield Answer(diagnosis=_env_missing(str(error), environ))
+
+
+def prove(bench: Bench, environ: Mapping[str, str], *, collective: bool) -> Diagnosis:
+    """The mesh, then (where it passed, and there is torch) an all_reduce."""
+    diagnosis = await_verdict(bench, MESH) if bench.place.local_rank else prove_mesh(bench, environ)
+    if collective and diagnosis.verdict is Verdict.PASS:
+        diagnosis = _collective(bench, diagnosis, environ)
+    return diagnosis
 
 
 def _tell_others(wish: Wish, environ: Mapping[str, str], say: Say) -> None:

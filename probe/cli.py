@@ -15,6 +15,7 @@ import traceback
 from typing import TYPE_CHECKING, Callable, Optional, Sequence
 
 from diagnosis.command_line import EXIT_INTERRUPTED, EXIT_UNKNOWN, EXIT_USAGE, complain
+from probe import check_options
 
 if TYPE_CHECKING:
     from diagnosis.report import Diagnosis
@@ -22,24 +23,6 @@ if TYPE_CHECKING:
     from probe.rows import Say
 
 TAIL_BYTES = 4000
-
-CHECK_EXAMPLES = """\
-examples:
-  torchrun --nnodes=4 --node-rank=R --master-addr=10.0.0.4 --master-port=29500 fullmesh.pyz check
-      under a launcher: every rank runs it, rank 0 prints the answer
-  python3 fullmesh.pyz check --meet /shared/check --nodes 4
-      on every node, with a directory that all of them see
-  RANK=1 WORLD_SIZE=4 MASTER_ADDR=10.0.0.4 MASTER_PORT=29500 python3 fullmesh.pyz check --meet tcp://10.0.0.4:29600
-      the members meet on a port of rank 0 (without --meet: MASTER_PORT + 1)
-  srun --ntasks-per-node=1 python3 fullmesh.pyz check
-      under Slurm: every task runs it; MASTER_ADDR is the step's first host unless it is set
-  python3 fullmesh.pyz check --hostfile hosts
-      on every node, with the same file; a node's rank is its line
-  sudo python3 /opt/fullmesh/fullmesh.pyz check --run again-1
-      on every node of a deployed cluster; rows meet in its bucket
-
-exit status: 0 PASS, 1 FAIL, 2 usage, 3 UNKNOWN
-"""
 
 EXPLAIN_EXAMPLES = """\
 examples:
@@ -70,25 +53,10 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
         "check",
         help="prove the mesh and an all_reduce from this node, with all others",
         description="Prove that every pair of members can connect both ways, and that all_reduce is right.",
-        epilog=CHECK_EXAMPLES,
+        epilog=check_options.EXAMPLES,
         formatter_class=raw,
     )
-    check.add_argument("--json", action="store_true", help="print the whole answer as JSON")
-    check.add_argument("--nodes", type=_count, metavar="N", help="how many members must meet")
-    check.add_argument("--meet", metavar="WHERE", help="where members meet: a DIRECTORY or tcp://HOST:PORT")
-    check.add_argument("--hostfile", metavar="FILE", help="one host a line; slots= is ignored")
-    check.add_argument("--address", help="this member's address (default: of the route to the others)")
-    check.add_argument("--master-port", type=_port, metavar="PORT", help="port of torch's store (29500)")
-    check.add_argument(
-        "--no-master-port",
-        action="store_true",
-        help="leave MASTER_PORT to a job that runs or starts; needs --no-collective",
-    )
-    check.add_argument("--timeout-s", type=_seconds, metavar="S", help="judge after S seconds (120)")
-    check.add_argument("--no-collective", action="store_true", help="prove the network only, without torch")
-    check.add_argument(
-        "--run", dest="run_id", metavar="RUN", help="name of this check, the same on every member"
-    )
+    check_options.add_options(check)
     check.set_defaults(run=_check)
 
     explain = subparsers.add_parser(
@@ -135,22 +103,18 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> int:
+    problem = check_options.conflict(arguments)
+    if problem:
+        return complain(problem)
     from probe import check
-    from probe.discover import Wish
 
-    if arguments.no_master_port and not arguments.no_collective:
-        return complain("--no-master-port needs --no-collective: torch's store would listen on MASTER_PORT")
-    wish = Wish(
-        run=arguments.run_id,
-        nodes=arguments.nodes,
-        meet=arguments.meet,
-        address=arguments.address,
-        master_port=arguments.master_port,
-        deadline_s=arguments.timeout_s,
-        hostfile=arguments.hostfile,
-        listens_on_master=not arguments.no_master_port,
-    )
-    return _answered(lambda say: check.check(wish, say, collective=not arguments.no_collective), arguments)
+    wish, collective = check_options.wish_of(arguments), not arguments.no_collective
+    if arguments.local is not None:
+        from probe.local import check_local
+
+        count: int = arguments.local
+        return _answered(lambda say: check_local(count, wish, say, collective=collective), arguments)
+    return _answered(lambda say: check.check(wish, say, collective=collective), arguments)
 
 
 def _explain(arguments: argparse.Namespace) -> int:
@@ -200,7 +164,7 @@ def _answered(
 ) -> int:
     """Run a stage with progress on stderr, print its answer, and turn the verdict into an exit status."""
     from probe.board import BoardError
-    from probe.discover import DiscoverError
+    from probe.place import DiscoverError
 
     try:
         with stage(_progress()) as answer:
@@ -254,25 +218,3 @@ def _tail(path: str) -> str:
             return file.read().decode(errors="replace").strip()
     except OSError as error:
         return f"({path} cannot be read: {error.strerror})"
-
-
-def _count(text: str) -> int:
-    if not text.isdigit() or int(text) < 2:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of 2 or more")
-    return int(text)
-
-
-def _port(text: str) -> int:
-    if not text.isdigit() or not 1 <= int(text) <= 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port from 1 to 65535")
-    return int(text)
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 1 <= value <= 86400:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 1 to 86400")
-    return value

@@ -13,8 +13,9 @@ from typing import Mapping, Optional
 
 from diagnosis.report import CollectiveResult, Diagnosis, Verdict
 from probe.board import BoardError
-from probe.discover import Wish, by_ec2
+from probe.discover import by_ec2
 from probe.periodic import next_after
+from probe.place import Wish
 from probe.rows import Listing, read_verdict
 from probe.run import bench_for, prove_mesh
 from probe.verdict import MESH, Bench, counted, holds

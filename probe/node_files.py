@@ -14,8 +14,8 @@ from typing import Sequence
 
 from cluster.node_config import CLUSTER_ENV_PATH, HOSTFILE_PATH
 from diagnosis.report import Diagnosis, NodeVerdict, Verdict
-from probe.discover import DEFAULT_MASTER_PORT, Place
 from probe.interfaces import interface_of, read_interfaces
+from probe.place import DEFAULT_MASTER_PORT, Place
 from probe.rows import Say
 
 WITHDRAWN = ".failed"

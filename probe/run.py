@@ -20,9 +20,9 @@ from diagnosis.report import (
 )
 from probe.alone import without_meeting
 from probe.board import BoardError
-from probe.discover import Place
 from probe.members import Member
 from probe.mesh import Mesh, peak_memory_bytes
+from probe.place import Place
 from probe.plan import plan_probes
 from probe.preflight import read_host_facts
 from probe.rows import (

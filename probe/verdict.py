@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Callable, Generic, List, Optional, Protocol, S
 from cluster.keys import STAGES, run_prefix
 from diagnosis.report import Diagnosis, Finding, NodeReport, Verdict
 from probe.board import BoardError
-from probe.discover import DEFAULT_MASTER_PORT, Place
+from probe.place import DEFAULT_MASTER_PORT, Place
 from probe.rows import (
     COLLECTIVE_ROW,
     FAILED_ROW,

@@ -14,8 +14,8 @@ from diagnosis.report import Diagnosis, HostFacts, NodeReport, Verdict
 from probe import check
 from probe.board import DirectoryBoard
 from probe.collective_stage import _await_ready
-from probe.discover import Place
 from probe.members import Member
+from probe.place import Place
 from probe.rows import COLLECTIVE_READY, FAILED_ROW, MESH_ROW, dump
 from probe.run import StageClock, bench_for
 from probe.verdict import Bench

@@ -15,10 +15,10 @@ from diagnosis.report import Diagnosis, Finding, NodeVerdict, Verdict
 from probe import check
 from probe.alone import without_meeting
 from probe.board import BoardContentError, BoardError, DirectoryBoard
-from probe.discover import Place, Wish
 from probe.join import stands_for
 from probe.node_files import keep_node_files
 from probe.periodic import Due
+from probe.place import Place, Wish, left_out
 from probe.rows import dump
 from probe.run import bench_for, prove_mesh
 
@@ -64,6 +64,7 @@ class World:
             deadline_s=wish.deadline_s or 10,
             config=config,
             listens_on_master=wish.listens_on_master,
+            skipped=left_out(wish, 29500),
         )
 
     def other_member(self, due: Due) -> None:

@@ -14,7 +14,7 @@ from diagnosis.report import Diagnosis, Verdict
 from probe import publish, verdict
 from probe.aws import CredentialChain
 from probe.board import DirectoryBoard
-from probe.discover import Place
+from probe.place import Place
 from probe.rows import MESH_ROW, Waiter, dump
 from probe.verdict import MESH, Bench, settle
 from tests.cluster.world import cluster, from_group

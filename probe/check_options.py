@@ -1,0 +1,113 @@
+"""The options of `check`: how they are parsed, which go together, and the wish they make."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from probe.place import Wish
+
+EXAMPLES = """\
+examples:
+  python3 fullmesh.pyz check --local 4
+      four ranks on this machine: its Python, torch, ports and firewall, but no network
+  torchrun --nnodes=4 --node-rank=R --master-addr=10.0.0.4 --master-port=29500 fullmesh.pyz check
+      under a launcher: every rank runs it, rank 0 prints the answer
+  python3 fullmesh.pyz check --meet /shared/check --nodes 4
+      on every node, with a directory that all of them see
+  RANK=1 WORLD_SIZE=4 MASTER_ADDR=10.0.0.4 MASTER_PORT=29500 python3 fullmesh.pyz check --meet tcp://10.0.0.4:29600
+      the members meet on a port of rank 0 (without --meet: MASTER_PORT + 1)
+  srun --ntasks-per-node=1 python3 fullmesh.pyz check
+      under Slurm: every task runs it; MASTER_ADDR is the step's first host unless it is set
+  python3 fullmesh.pyz check --hostfile hosts
+      on every node, with the same file; a node's rank is its line
+  sudo python3 /opt/fullmesh/fullmesh.pyz check --run again-1
+      on every node of a deployed cluster; rows meet in its bucket
+
+exit status: 0 PASS, 1 FAIL, 2 usage, 3 UNKNOWN
+"""
+MOST_LOCAL_RANKS = 256  # each is a process of about 25 MB, and torch adds 200 MB
+
+
+def add_options(check: argparse.ArgumentParser) -> None:
+    """The options of `check` on its parser."""
+    check.add_argument("--json", action="store_true", help="print the whole answer as JSON")
+    check.add_argument(
+        "--local", type=_local, metavar="N", help="start N ranks on this machine and check them"
+    )
+    check.add_argument("--nodes", type=_count, metavar="N", help="how many members must meet")
+    check.add_argument("--meet", metavar="WHERE", help="where members meet: a DIRECTORY or tcp://HOST:PORT")
+    check.add_argument("--hostfile", metavar="FILE", help="one host a line; slots= is ignored")
+    check.add_argument("--address", help="this member's address (default: of the route to the others)")
+    check.add_argument("--master-port", type=_port, metavar="PORT", help="port of torch's store (29500)")
+    check.add_argument(
+        "--no-master-port",
+        action="store_true",
+        help="leave MASTER_PORT to a job that runs or starts; needs --no-collective",
+    )
+    check.add_argument("--timeout-s", type=_seconds, metavar="S", help="judge after S seconds (120)")
+    check.add_argument("--no-collective", action="store_true", help="prove the network only, without torch")
+    check.add_argument(
+        "--run", dest="run_id", metavar="RUN", help="name of this check, the same on every member"
+    )
+
+
+def conflict(arguments: argparse.Namespace) -> str:
+    """Why these options cannot stand together; "" where they can."""
+    if arguments.no_master_port and not arguments.no_collective:
+        return "--no-master-port needs --no-collective: torch's store would listen on MASTER_PORT"
+    if arguments.local is not None:
+        others = (
+            ("--nodes", arguments.nodes),
+            ("--meet", arguments.meet),
+            ("--hostfile", arguments.hostfile),
+        )
+        given = [name for name, value in others if value is not None]
+        if given:
+            return f"--local N starts every rank itself; leave {' and '.join(given)} out"
+    return ""
+
+
+def wish_of(arguments: argparse.Namespace) -> Wish:
+    """What was asked for."""
+    from probe.place import Wish  # noqa: PLC0415 - sockets and more, which --help does not need
+
+    return Wish(
+        run=arguments.run_id,
+        nodes=arguments.nodes,
+        meet=arguments.meet,
+        address=arguments.address,
+        master_port=arguments.master_port,
+        deadline_s=arguments.timeout_s,
+        hostfile=arguments.hostfile,
+        listens_on_master=not arguments.no_master_port,
+    )
+
+
+def _count(text: str) -> int:
+    if not text.isdigit() or int(text) < 2:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of 2 or more")
+    return int(text)
+
+
+def _local(text: str) -> int:
+    if not text.isdigit() or not 2 <= int(text) <= MOST_LOCAL_RANKS:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of ranks from 2 to {MOST_LOCAL_RANKS}")
+    return int(text)
+
+
+def _port(text: str) -> int:
+    if not text.isdigit() or not 1 <= int(text) <= 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port from 1 to 65535")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 1 <= value <= 86400:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 1 to 86400")
+    return value
