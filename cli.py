@@ -32,10 +32,10 @@ CHECKOUT = Path(__file__).resolve().parent
 
 EPILOG = """\
 examples:
-  fullmesh doctor                             can this machine run the lab?
-  fullmesh demo                               a proven cluster of four nodes, here
-  fullmesh demo --fault sg-only-master-port   the famous failure, named
-  fullmesh causes hostname-loopback           what a cause means and how to mend it
+  fullmesh doctor                            can this machine run the lab?
+  fullmesh demo                              a proven cluster of four nodes
+  fullmesh demo --fault sg-only-master-port  the famous failure, named
+  fullmesh causes hostname-loopback          what a cause means, and its remedy
 
 exit codes: 0 PASS, 1 FAIL, 2 usage, 3 UNKNOWN (not looked at is never PASS)
 """

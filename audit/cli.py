@@ -36,7 +36,7 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
     audit = subparsers.add_parser(
         "audit",
         help="can the mesh form by the account's rules, and who else gets in",
-        description="Judge a cluster by what the account holds: which rule is missing, who else gets in.",
+        description="Judge a cluster by what the account holds: which rule is missing, who gets in.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

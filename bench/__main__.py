@@ -10,6 +10,7 @@ from pathlib import Path
 
 from bench.options import Options
 from bench.record import MEASUREMENTS, BenchError, document, table, write
+from diagnosis.words import beside
 
 # In the order they run: the cheap ones first.
 BENCHMARKS = {
@@ -25,8 +26,8 @@ EXIT_FAILED = 1
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m bench",
-        description="Measure side by side, print figures and ratios, write bench/measurements/NAME.json.",
-        epilog="benchmarks:\n" + "".join(f"  {name:<12} {text}\n" for name, text in BENCHMARKS.items()),
+        description="Measure side by side, print figures and ratios,\nwrite bench/measurements/NAME.json.",
+        epilog="benchmarks:\n" + _listing(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="which to run (default: all)")
@@ -42,11 +43,15 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _listing() -> str:
+    return "".join(f"{line}\n" for name, text in BENCHMARKS.items() for line in beside(f"  {name}", text, 15))
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     parser = build_parser()
     options = parser.parse_args(argv)
     if options.list:
-        print("\n".join(f"{name:<12} {text}" for name, text in BENCHMARKS.items()))
+        print(_listing(), end="")
         return 0
     unknown = [name for name in options.names if name not in BENCHMARKS]
     if unknown:

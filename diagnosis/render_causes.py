@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Sequence
 
 from cluster.serial import encode
 from diagnosis.causes import Cause, Group, fill
-from diagnosis.words import shell_lines, wrapped
+from diagnosis.words import beside, shell_lines, wrapped
 
 
 def cause_document(cause: Cause) -> Dict[str, Any]:
@@ -32,10 +32,11 @@ def cause_text(cause: Cause) -> str:
 
 
 def causes_text(causes: Sequence[Cause]) -> str:
-    """All causes by group, one line each."""
+    """All causes by group, an entry each."""
     blocks: List[str] = []
     for group in Group:
         own = [cause for cause in causes if cause.group is group]
         if own:
-            blocks.append("\n".join([group.value, *(f"  {cause.id:<26} {cause.title}" for cause in own)]))
+            entries = [line for cause in own for line in beside(f"  {cause.id}", cause.title, 29)]
+            blocks.append("\n".join([group.value, *entries]))
     return "\n\n".join(blocks) + "\n"

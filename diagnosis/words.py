@@ -46,6 +46,18 @@ def wrapped(text: str, indent: int = 0, width: int = WIDTH) -> List[str]:
     )
 
 
+def beside(name: str, text: str, column: int, width: int = WIDTH) -> List[str]:
+    """A name and, from `column` on, what it is: an entry of a list."""
+    return textwrap.wrap(
+        plain(text),
+        width=width,
+        initial_indent=f"{name:<{column - 1}} ",
+        subsequent_indent=" " * column,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
 def shell_lines(command: str, indent: int = 0, width: int = WIDTH) -> List[str]:
     """A command over several lines that a shell reads as one: broken at blanks outside of quotes."""
     margin = " " * indent

@@ -10,6 +10,7 @@ from typing import Any
 
 from diagnosis import render
 from diagnosis.report import Diagnosis, Verdict
+from diagnosis.words import beside
 from lab.demo import CHECKOUT, DEFAULT_STATE_DIR, DemoOptions, DemoResult
 from lab.faults import FAULTS, Way
 from lab.state import LabState
@@ -127,9 +128,10 @@ def _what_next(options: DemoOptions, keep: bool) -> list[str]:
         "Break something on purpose, in another terminal:",
         f'  eval "$({fullmesh} lab env{here})"',
         "  GROUP=$(aws cloudformation describe-stacks --stack-name fullmesh \\",
-        "    --query \"Stacks[0].Outputs[?OutputKey=='MemberGroupId'].OutputValue\" --output text)",
+        "    --query \"Stacks[0].Outputs[?OutputKey=='MemberGroupId'].OutputValue\" \\",
+        "    --output text)",
         "  aws ec2 revoke-security-group-ingress --group-id $GROUP \\",
-        '    --ip-permissions "IpProtocol=tcp,FromPort=0,ToPort=65535,UserIdGroupPairs=[{GroupId=$GROUP}]"',
+        "    --protocol tcp --port 0-65535 --source-group $GROUP",
         "or the firewall of one node:",
         f"  {fullmesh} lab exec{here} 2 -- nft -f - <<< \\",
         "    'table inet t { chain c { type filter hook input priority 0;",
@@ -148,7 +150,10 @@ def faults_text() -> str:
     """Every fault that can be provoked, by when it gets in."""
     lines = []
     for way in Way:
-        lines += [f"{way.value}:", *(f"  {f.id:<30} {f.title}" for f in FAULTS.values() if f.way is way)]
+        lines.append(f"{way.value}:")
+        for fault in FAULTS.values():
+            if fault.way is way:
+                lines += beside(f"  {fault.id}", fault.title, 33)
     return "\n".join([*lines, ""])
 
 

@@ -12,6 +12,7 @@ import os
 import platform
 import shutil
 import sys
+import textwrap
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Callable, List, Optional, Tuple
@@ -186,10 +187,16 @@ def render(checks: List[Check]) -> str:
     words = {True: "ok", False: "MISSING", None: "UNKNOWN"}
     lines = []
     for check in checks:
-        lines.append(f"{words[check.ok]:<8} {check.name:<22} {check.found}")
+        lines += _wrapped(f"{words[check.ok]:<8} {check.name:<22} ", check.found)
         if check.ok is not True and check.remedy:
-            lines.append(f"         next: {check.remedy}")
+            lines += _wrapped("         next: ", check.remedy)
     return "\n".join(lines)
+
+
+def _wrapped(start: str, text: str) -> List[str]:
+    return textwrap.wrap(
+        text or "-", 80, initial_indent=start, subsequent_indent=" " * len(start), break_long_words=False
+    )
 
 
 def main(argv: Optional[List[str]] = None) -> int:

@@ -6,12 +6,15 @@ start and one at its end, so that a captured log reads the same way.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
+
+from diagnosis.words import beside
 
 
 class Progress:
@@ -28,14 +31,14 @@ class Progress:
     def step(self, title: str, expected_s: int, log: Path | None = None) -> Iterator[None]:
         """Time one step; the line at its end says whether it completed, failed or was interrupted."""
         started = time.monotonic()
-        announcement = f"{title} (about {expected_s} s" + (f"; log: {log})" if log else ")")
+        announcement = f"{title} (about {expected_s} s" + (f"; log: {_short(log)})" if log else ")")
         outcome = "failed"
         try:
             if self._console.is_terminal:
                 with self._console.status(announcement):
                     yield
             else:
-                self.say(f"  ... {announcement}")
+                self._entry("...", announcement)
                 yield
             outcome = "done"
         except KeyboardInterrupt:
@@ -44,4 +47,13 @@ class Progress:
         finally:
             elapsed_s = time.monotonic() - started
             self.timings_s[title] = round(elapsed_s, 2)
-            self.say(f"  {outcome:<7} {title}: {elapsed_s:.1f} s")
+            self._entry(f"{outcome:<7}", f"{title}: {elapsed_s:.1f} s")
+
+    def _entry(self, word: str, text: str) -> None:
+        start = f"  {word} "
+        self.say("\n".join(beside(start, text, len(start))))
+
+
+def _short(path: Path) -> str:
+    """As seen from here, where that is shorter."""
+    return min(str(path), os.path.relpath(path), key=len)

@@ -11,15 +11,19 @@ if TYPE_CHECKING:
 EXAMPLES = """\
 examples:
   python3 fullmesh.pyz check --local 4
-      four ranks on this machine: its Python, torch, ports and firewall, but no network
-  torchrun --nnodes=4 --node-rank=R --master-addr=10.0.0.4 --master-port=29500 fullmesh.pyz check
+      four ranks on this machine: its Python, torch, ports and firewall,
+      but no network
+  torchrun --nnodes=4 --node-rank=R --master-addr=10.0.0.4 \\
+    --master-port=29500 fullmesh.pyz check
       under a launcher: every rank runs it, rank 0 prints the answer
   python3 fullmesh.pyz check --meet /shared/check --nodes 4
       on every node, with a directory that all of them see
-  RANK=1 WORLD_SIZE=4 MASTER_ADDR=10.0.0.4 MASTER_PORT=29500 python3 fullmesh.pyz check --meet tcp://10.0.0.4:29600
+  RANK=1 WORLD_SIZE=4 MASTER_ADDR=10.0.0.4 MASTER_PORT=29500 \\
+    python3 fullmesh.pyz check --meet tcp://10.0.0.4:29600
       the members meet on a port of rank 0 (without --meet: MASTER_PORT + 1)
   srun --ntasks-per-node=1 python3 fullmesh.pyz check
-      under Slurm: every task runs it; MASTER_ADDR is the step's first host unless it is set
+      under Slurm: every task runs it; MASTER_ADDR is the step's first host
+      unless it is set
   python3 fullmesh.pyz check --hostfile hosts
       on every node, with the same file; a node's rank is its line
   sudo python3 /opt/fullmesh/fullmesh.pyz check --run again-1

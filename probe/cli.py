@@ -27,7 +27,8 @@ TAIL_BYTES = 4000
 EXPLAIN_EXAMPLES = """\
 examples:
   fullmesh explain rank0.log rank1.log
-      the logs of all ranks, plain or as torchrun, Ray, Slurm or CloudWatch wrote them
+      the logs of all ranks, plain or as torchrun, Ray, Slurm or CloudWatch
+      wrote them
   kubectl logs trainer-0 | fullmesh explain -
       standard input
   fullmesh explain --json job.log.gz
@@ -40,7 +41,8 @@ NODE_EXAMPLES = """\
 examples (bootstrap.sh runs these on a deployed node):
   python3 /opt/fullmesh/fullmesh.pyz node mesh
   /opt/pytorch/bin/python /opt/fullmesh/fullmesh.pyz node collective
-  python3 /opt/fullmesh/fullmesh.pyz node failed --step torch --status 1 --output /var/log/torch.log
+  python3 /opt/fullmesh/fullmesh.pyz node failed --step torch --status 1 \\
+    --output /var/log/torch.log
 
 exit status: 0 PASS, 1 FAIL, 2 usage, 3 UNKNOWN
 """
@@ -52,7 +54,7 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
     check = subparsers.add_parser(
         "check",
         help="prove the mesh and an all_reduce from this node, with all others",
-        description="Prove that every pair of members can connect both ways, and that all_reduce is right.",
+        description="Prove that every pair connects both ways, and that all_reduce is right.",
         epilog=check_options.EXAMPLES,
         formatter_class=raw,
     )

@@ -14,15 +14,15 @@ awscli_requirement="awscli==1.45.64"
 pip_requirement="pip==24.3.1"
 
 fail() {
-    printf 'setup: %s\n' "$1" >&2
+    printf 'setup: %s\n' "$1" | fmt --width=80 >&2
     exit 1
 }
 
-# step TITLE EXPECTATION COMMAND... - runs one long step, its output in the log.
+# step TITLE EXPECTATION COMMAND... - runs one long step, its output in the log; a line of 80 columns at most.
 step() {
     local title="$1" expected="$2" started=$SECONDS
     shift 2
-    printf 'setup: %s (%s; log: %s) ... ' "$title" "$expected" "$log"
+    printf 'setup: %s (%s) ... ' "$title" "$expected"
     if ! "$@" >>"$log" 2>&1 </dev/null; then
         printf 'failed after %d s\n' "$((SECONDS - started))"
         tail -n 15 "$log" >&2
@@ -86,12 +86,14 @@ if [ -z "$packages" ] && [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$want" ]; the
     exit 0
 fi
 : >"$log"
+printf 'setup: some minutes, once; the output of every step is in %s\n' "$log"
 
 if [ -n "$packages" ]; then
     # shellcheck disable=SC2086 # a list of package names, split on purpose
     set -- $packages
     if [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null 2>&1; then
-        step "system packages: $*" "about 20 s" install_packages "$@"
+        printf 'setup: installs %s\n' "$*"
+        step "system packages" "about 20 s" install_packages "$@"
     else
         fail "missing system packages; run: sudo apt-get install $*"
     fi
