@@ -10,6 +10,7 @@ from cluster.keys import CLUSTER_TAG
 from cluster.lookup import Lookup
 from cluster.ports import DEFAULT_EPHEMERAL_PORTS, PortRange, PortSet
 from cluster.snapshot import ClusterSnapshot, Instance
+from diagnosis.clocks import Clocks
 from diagnosis.firewalls import HostFirewalls
 from diagnosis.matrix import Flow, Pair, ReachabilityMatrix
 from diagnosis.membership import Expectation, Member, Roster, pair_subject
@@ -21,11 +22,16 @@ NAMED_AT_MOST = 4
 
 
 class Case:
-    """Roster, matrix, firewalls and (where the account's rules were read) reachability."""
+    """Roster, matrix, firewalls and (where the account's rules were read) reachability.
+
+    clocks: of the members against each other; all times of the roster are on one line by them.
+    """
 
     def __init__(
         self, roster: Roster, expectation: Expectation, snapshot: Optional[ClusterSnapshot] = None
     ) -> None:
+        self.clocks = Clocks(roster.members)
+        roster = self.clocks.aligned(roster)
         self.roster = roster
         self.members = roster.members
         self.expectation = expectation

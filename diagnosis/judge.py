@@ -22,6 +22,7 @@ from diagnosis.opinion import Opinion, total
 from diagnosis.own_host import judge_own_host
 from diagnosis.ranks import judge_ranks
 from diagnosis.report import Diagnosis, Finding, NodeReport, NodeVerdict, Verdict
+from diagnosis.skew import judge_skew
 from diagnosis.timeouts import judge_timeouts
 
 __all__ = ["Expectation", "judge"]
@@ -42,7 +43,7 @@ def judge(
     """
     case = Case(take_roll(reports, expectation), expectation, snapshot)
     mesh = total((judge_own_host(case), judge_timeouts(case), judge_answers(case)))
-    around = total((judge_launch(case), judge_ranks(case), judge_names(case)))
+    around = total((judge_launch(case), judge_ranks(case), judge_names(case), judge_skew(case)))
     nodes = judge_nodes(case)
     others = _unique((*around.causes, *nodes.causes))
     causes, echoes = _silence(_unique((*others, *mesh.causes)), others)

@@ -67,6 +67,8 @@ class PairProbe:
     unacknowledged: of a SILENT one, whether the kernel had to repeat data that nobody acknowledged
         (the path eats it); False = the peer's kernel took it, and its process said nothing.
     garbled: of a SILENT one, whether something else than the echo came back.
+    clock_offset_s: the peer's clock minus this node's, by the times that both wrote into a small
+        message; right to within clock_error_s, either way.
     """
 
     destination: str  # member_id of the peer
@@ -81,6 +83,8 @@ class PairProbe:
     started_at: Optional[float] = None  # seconds since the epoch, this node's clock
     unacknowledged: Optional[bool] = None
     garbled: Optional[bool] = None
+    clock_offset_s: Optional[float] = None
+    clock_error_s: Optional[float] = None
 
 
 @dataclass(frozen=True)
@@ -100,7 +104,7 @@ class HostFacts:
     firewall_error: Optional[str] = None  # why it could not be read
     environment: Dict[str, str] = field(default_factory=dict)  # the distributed variables that are set
     versions: Dict[str, str] = field(default_factory=dict)  # python, kernel, os, torch when known
-    clock_offset_s: Optional[float] = None
+    clock_offset_s: Optional[float] = None  # this clock minus true time, as chrony knows it
 
 
 @dataclass(frozen=True)

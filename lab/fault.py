@@ -7,10 +7,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 
-from diagnosis.report import Diagnosis
+from diagnosis.causes import cause
+from diagnosis.report import Diagnosis, Verdict
 from lab.boot_change import BootChange
 from lab.check import PROBE_DEADLINE_S, run_check
-from lab.fault_host import Launch, OnNode
+from lab.fault_host import OnNode, launch_of
 from lab.fault_scene import Injection, Scene
 
 UNSAFE_RULES_KEY = "fullmesh:unsafe-rules"  # app.py's
@@ -54,7 +55,14 @@ class Fault:
             return Way.STACK
         if self.at_boot:
             return Way.BOOT
-        return Way.LAUNCH if isinstance(self.injection, Launch) else Way.LIVE
+        return Way.LIVE if launch_of(self.injection) is None else Way.LAUNCH
+
+    @property
+    def verdict(self) -> Verdict:
+        """PASS where all that it raises never decides a verdict."""
+        return (
+            Verdict.FAIL if any(cause(found).decides_verdict for found, _ in self.expected) else Verdict.PASS
+        )
 
     @property
     def deploy_context(self) -> dict[str, str]:
@@ -75,5 +83,6 @@ class Fault:
 
     def check(self, scene: Scene, collective: bool = False) -> Diagnosis:
         """`lab check` as this fault wants it: as the deployed nodes, or as a job under a launcher."""
-        given = self.injection.environments(scene.lab) if isinstance(self.injection, Launch) else None
+        launch = launch_of(self.injection)
+        given = launch.environments(scene.lab) if launch is not None else None
         return run_check(scene.lab, collective, environments=given, deadline_s=self.deadline_s)

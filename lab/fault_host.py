@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from lab.fault_scene import Scene
+from lab.fault_scene import Injection, Scene
 from lab.state import LabState
 
 MASTER_PORT = 29500
@@ -52,18 +54,37 @@ class Between:
 
 
 @dataclass(frozen=True)
+class Together:
+    """Several at once, undone in the opposite order."""
+
+    parts: tuple[Injection, ...]
+
+    @contextmanager
+    def inject(self, scene: Scene) -> Iterator[None]:
+        with ExitStack() as stack:
+            for part in self.parts:
+                stack.enter_context(part.inject(scene))
+            yield
+
+
+@dataclass(frozen=True)
 class Launch:
     """A job started by a launcher that gives some nodes wrong variables.
 
     changes: rank of the node -> variable -> value, None = not set; `{address1}` is the address of
-    rank 1. absent: nodes that nobody starts.
+    rank 1. absent: nodes that nobody starts. clocks: rank -> how far ahead the job's clock is there.
     """
 
     changes: Mapping[int, Mapping[str, str | None]] = field(default_factory=dict)
     absent: frozenset[int] = frozenset()
+    clocks: Mapping[int, float] = field(default_factory=dict)
 
     @contextmanager
-    def inject(self, scene: Scene) -> Iterator[None]:  # noqa: ARG002 - an Injection; the check is started wrongly
+    def inject(self, scene: Scene) -> Iterator[None]:
+        """The check is started wrongly; this only makes sure that clocks can be."""
+        for rank, ahead_s in self.clocks.items():
+            given = " ".join(f"{name}={value}" for name, value in _other_clock(ahead_s).items())
+            scene.on_node(rank, f"off=$(($({given} date +%s) - $(date +%s))); (( off * off > 1 )) || exit 1")
         yield
 
     def environments(self, lab: LabState) -> list[dict[str, str] | None]:
@@ -77,10 +98,30 @@ class Launch:
                 "MASTER_ADDR": lab.node(0).address,
                 "MASTER_PORT": str(MASTER_PORT),
             }
-            given = {**right, **self.changes.get(node.rank, {})}
+            clock = _other_clock(self.clocks[node.rank]) if node.rank in self.clocks else {}
+            given = {**right, **clock, **self.changes.get(node.rank, {})}
             variables = {name: filled(value, values) for name, value in given.items() if value is not None}
             found.append(None if node.rank in self.absent else variables)
         return found
+
+
+def launch_of(injection: Injection) -> Launch | None:
+    """The launch among the parts of an injection; None where a check is started as deployed."""
+    if isinstance(injection, Together):
+        return next((found for part in injection.parts if (found := launch_of(part)) is not None), None)
+    return injection if isinstance(injection, Launch) else None
+
+
+def _other_clock(ahead_s: float) -> dict[str, str]:
+    """Variables that give a process another wall clock: time namespaces do not shift it."""
+    spec = importlib.util.find_spec("libfaketime")
+    folder = Path(spec.origin).parent if spec is not None and spec.origin else Path()
+    library = folder / "vendor" / "libfaketime" / "src" / "libfaketime.so.1"
+    return {
+        "LD_PRELOAD": str(library),  # a node sees this environment where the host has it
+        "FAKETIME": f"{ahead_s:+g}",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+    }
 
 
 def addresses(lab: LabState) -> dict[str, str]:

@@ -13,11 +13,12 @@ import resource
 import threading
 import time
 from types import TracebackType
-from typing import Any, Coroutine, Dict, List, Optional, Sequence, Set, Tuple, Type, TypeVar, cast
+from typing import Any, Coroutine, Dict, List, Optional, Sequence, Set, Tuple, Type, TypeVar
 
 from cluster.ports import PortRange
 from diagnosis.report import ConnectOutcome, Listener, PairProbe, PortKind
 from probe import outcome
+from probe.echo import Echo
 from probe.members import Member, address_family
 from probe.plan import ProbeTarget, candidates, spread_ports
 from probe.ports_held import holder_of
@@ -29,26 +30,6 @@ BACKLOG = 512
 CONCURRENT_PROBES = 512
 # Descriptors a node of 64 needs at once: 126 probes out, up to 126 in, and its own files.
 _SPARE_DESCRIPTORS = 4 * CONCURRENT_PROBES
-
-
-class _Echo(asyncio.Protocol):
-    """Sends back what it receives; `open_transports` lets the owner close what is left."""
-
-    def __init__(self, open_transports: Set[asyncio.Transport]) -> None:
-        self._open = open_transports
-        self._transport: Optional[asyncio.Transport] = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # what create_server makes
-        self._open.add(self._transport)
-
-    def data_received(self, data: bytes) -> None:
-        if self._transport is not None:
-            self._transport.write(data)
-
-    def connection_lost(self, _exc: Optional[Exception]) -> None:
-        if self._transport is not None:
-            self._open.discard(self._transport)
 
 
 class Mesh:
@@ -164,7 +145,7 @@ class Mesh:
     async def _listen(self, port: int, kind: PortKind) -> Listener:
         try:
             server = await self._loop.create_server(
-                lambda: _Echo(self._transports),
+                lambda: Echo(self._transports),
                 self.address,
                 port,
                 family=address_family(self.address),
@@ -228,7 +209,14 @@ async def probe(target: ProbeTarget, turns: outcome.Turns) -> PairProbe:
         started_at=started_at,
         unacknowledged=seen.unacknowledged,
         garbled=seen.garbled,
+        clock_offset_s=_rounded(seen.clock.offset_s) if seen.clock else None,
+        clock_error_s=_rounded(seen.clock.error_s) if seen.clock else None,
     )
+
+
+def _rounded(seconds: float) -> float:
+    """To a microsecond: more digits would only make the row longer."""
+    return round(seconds, 6)
 
 
 def raise_descriptor_limit() -> None:

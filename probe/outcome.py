@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import collections
-import contextlib
 import errno
-import os
 import socket
-import struct
 import time
 from dataclasses import dataclass
-from typing import Callable, Deque, Dict, Optional, Tuple
+from typing import Callable, Deque, Dict, Optional
 
 from diagnosis.report import ConnectOutcome
+from probe.conversation import Conversation, outcome_of_error
+from probe.echo import ClockReading
 from probe.members import address_family
-
-# Larger than a jumbo segment (9,001 bytes of MTU on EC2), so that a path that loses
-# full-size packets shows; small echoes come first and tell the two apart.
-PAYLOAD = bytes(range(256)) * 48
-SMALL = b"fullmesh"
-SMALL_ECHOES = 2  # the first one includes the wait for the peer to accept; the best counts
+from probe.tcp_info import TCP_SYN_SENT, tcp_info
 
 # A connection without an answer after HEDGE_AFTER_S gets a second one beside it, from another
 # source port, so that one unlucky port (a flow's hash, a stale conntrack entry) is no verdict.
@@ -32,30 +26,11 @@ CONNECT_TIMEOUT_S = 2.0
 # slowest good connect seen on a machine with four busy loops took 1.95 s.
 CONFIRM_EVERY_S = 0.25
 CONFIRMATIONS = 20
-# No echo is SILENT after this where the kernel confirms that the path eats the data (it is
-# unacknowledged and was repeated); a peer that took it but does not answer gets more time,
-# because its process may only be starved. 64 busy nodes on 2 cores needed more than 4 s.
-ECHO_TIMEOUT_S = 4.0
-ECHO_PATIENCE_S = 15.0
-_DOUBT_EVERY_S = 1.0
-_REPEATED_OFTEN = 2
 # Echoes under way at once, so that round trips measure the network and not this process's
 # own queue. One that takes longer than this gives up its turn to the next.
 CONCURRENT_ECHOES = 32
 ECHO_TURN_S = 0.5
 PAUSE_BEFORE_RETRY_S = 0.1
-
-TCP_SYN_SENT = 2  # include/net/tcp_states.h
-
-_BY_ERRNO = {
-    errno.ECONNREFUSED: ConnectOutcome.REFUSED,
-    errno.EHOSTUNREACH: ConnectOutcome.UNREACHABLE,
-    errno.ENETUNREACH: ConnectOutcome.UNREACHABLE,
-    errno.EHOSTDOWN: ConnectOutcome.UNREACHABLE,
-    errno.ETIMEDOUT: ConnectOutcome.TIMED_OUT,
-    errno.ECONNRESET: ConnectOutcome.RESET,
-    errno.EPIPE: ConnectOutcome.RESET,
-}
 
 
 @dataclass(frozen=True)
@@ -63,7 +38,7 @@ class Attempt:
     """What became of one try.
 
     round_trip_s set beside SILENT: small messages came back, the large one did not.
-    unacknowledged, garbled: as in `PairProbe`.
+    unacknowledged, garbled: as in `PairProbe`. clock: the peer's.
     connections: how many were opened, one or two.
     """
 
@@ -74,11 +49,7 @@ class Attempt:
     connections: int = 1
     unacknowledged: Optional[bool] = None
     garbled: Optional[bool] = None
-
-
-def outcome_of_error(number: Optional[int]) -> ConnectOutcome:
-    """ConnectOutcome of an errno; one that says nothing about the peer is LOCAL_ERROR."""
-    return _BY_ERRNO.get(number or 0, ConnectOutcome.LOCAL_ERROR)
+    clock: Optional[ClockReading] = None
 
 
 class Turns:
@@ -123,7 +94,7 @@ async def attempt(address: str, port: int, turns: Optional[Turns] = None) -> Att
             return ended
         end_turn = await turns.take() if turns is not None else None
         try:
-            conversation = _Conversation(race.winner, asyncio.get_running_loop())
+            conversation = Conversation(race.winner, asyncio.get_running_loop())
             outcome, number = await conversation.hold()
         finally:
             if end_turn is not None:
@@ -136,6 +107,7 @@ async def attempt(address: str, port: int, turns: Optional[Turns] = None) -> Att
             connections=ended.connections,
             unacknowledged=conversation.unacknowledged,
             garbled=conversation.garbled,
+            clock=conversation.clock,
         )
     finally:
         race.close()
@@ -232,109 +204,3 @@ class _Race:
         self._loop.remove_writer(sock.fileno())
         sock.close()
         del self._open[sock]
-
-
-@dataclass(frozen=True)
-class TcpInfo:
-    """The part of TCP_INFO that tells a time-out from a wait (include/uapi/linux/tcp.h)."""
-
-    state: int
-    retransmits: int  # of the segment that is waited for; of the SYN while connecting
-    unacknowledged: int  # segments
-
-
-def tcp_info(sock: socket.socket) -> TcpInfo:
-    """What the kernel knows about a connection."""
-    data = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 32)
-    return TcpInfo(state=data[0], retransmits=data[2], unacknowledged=struct.unpack_from("=I", data, 24)[0])
-
-
-class _Conversation:
-    """Small echoes, then the large one, over one connected socket.
-
-    Callbacks on one registered reader rather than a coroutine per read: with 8,064 probes on
-    two cores the tasks and epoll calls of `sock_recv` and `wait_for` were half of the time.
-    """
-
-    def __init__(self, sock: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
-        self.round_trip_s: Optional[float] = None
-        self.unacknowledged: Optional[bool] = None
-        self.garbled: Optional[bool] = None
-        self._sock = sock
-        self._descriptor = sock.fileno()
-        self._loop = loop
-        self._done: asyncio.Future[Tuple[ConnectOutcome, Optional[int]]] = loop.create_future()
-        self._small_left = SMALL_ECHOES
-        self._unsent = b""
-        self._expected = b""
-        self._received = bytearray()
-        self._sent_at = 0.0
-        self._writing = False
-
-    async def hold(self) -> Tuple[ConnectOutcome, Optional[int]]:
-        self._give_up_at = self._loop.time() + ECHO_PATIENCE_S
-        self._timer = self._loop.call_later(ECHO_TIMEOUT_S, self._doubt)
-        self._loop.add_reader(self._descriptor, self._guarded, self._read)
-        try:
-            self._guarded(self._say, SMALL)
-            return await self._done
-        finally:
-            self._timer.cancel()
-            self._loop.remove_reader(self._descriptor)
-            if self._writing:
-                self._loop.remove_writer(self._descriptor)
-
-    def _settle(self, outcome: ConnectOutcome, number: Optional[int] = None) -> None:
-        if not self._done.done():
-            self._done.set_result((outcome, number))
-
-    def _doubt(self) -> None:
-        info = tcp_info(self._sock)
-        eaten = info.unacknowledged > 0 and info.retransmits >= _REPEATED_OFTEN
-        if eaten or self._loop.time() >= self._give_up_at:
-            self.unacknowledged, self.garbled = eaten, False
-            self._settle(ConnectOutcome.SILENT)
-        else:
-            self._timer = self._loop.call_later(_DOUBT_EVERY_S, self._doubt)
-
-    def _guarded(self, step: Callable[..., None], *arguments: bytes) -> None:
-        try:
-            step(*arguments)
-        except (BlockingIOError, InterruptedError):
-            pass
-        except OSError as error:
-            self._settle(outcome_of_error(error.errno), error.errno)
-
-    def _say(self, message: bytes) -> None:
-        self._expected = self._unsent = message
-        self._received.clear()
-        self._sent_at = time.perf_counter()
-        self._write()
-
-    def _write(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            self._unsent = self._unsent[self._sock.send(self._unsent) :]
-        if self._unsent:
-            self._loop.add_writer(self._descriptor, self._guarded, self._write)
-        elif self._writing:
-            self._loop.remove_writer(self._descriptor)
-        self._writing = bool(self._unsent)
-
-    def _read(self) -> None:
-        part = self._sock.recv(65536)
-        if not part:
-            self._settle(ConnectOutcome.RESET)
-            return
-        self._received += part
-        if len(self._received) < len(self._expected):
-            return
-        if self._received != self._expected:
-            self.garbled = True
-            self._settle(ConnectOutcome.SILENT)
-        elif self._small_left == 0:
-            self._settle(ConnectOutcome.CONNECTED)
-        else:
-            elapsed = time.perf_counter() - self._sent_at
-            self.round_trip_s = elapsed if self.round_trip_s is None else min(self.round_trip_s, elapsed)
-            self._small_left -= 1
-            self._say(SMALL if self._small_left else os.urandom(16) + PAYLOAD)

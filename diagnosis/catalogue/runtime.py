@@ -181,7 +181,8 @@ CAUSES = (
         title="clocks differ by more than 100 ms",
         meaning="The mesh does not mind, but logs of several hosts cannot be ordered, and signed requests "
         "fail when the clock is minutes away.",
-        decided_by="the offsets between nodes",
+        decided_by="the offsets between nodes, measured over the mesh's own connections; all times of a "
+        "verdict are put on one line by them",
         seen_in=(LIVE,),
         remediation="Let chrony follow the time service of EC2.",
         commands=("chronyc tracking", "chronyc sources", "sudo systemctl enable --now chronyd"),

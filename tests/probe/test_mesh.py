@@ -19,7 +19,7 @@ import pytest
 
 from cluster.ports import PortRange
 from diagnosis.report import ConnectOutcome, Listener, PairProbe, PortKind
-from probe import outcome
+from probe import conversation
 from probe.mesh import Mesh
 from probe.plan import ProbeTarget, plan_probes
 
@@ -73,9 +73,9 @@ def test_nobody_listens(mesh: Mesh) -> None:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waits for an echo half a second, so that tests of silence are short."""
-    monkeypatch.setattr(outcome, "ECHO_TIMEOUT_S", 0.2)
-    monkeypatch.setattr(outcome, "ECHO_PATIENCE_S", 0.5)
-    monkeypatch.setattr(outcome, "_DOUBT_EVERY_S", 0.1)
+    monkeypatch.setattr(conversation, "ECHO_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(conversation, "ECHO_PATIENCE_S", 0.5)
+    monkeypatch.setattr(conversation, "_DOUBT_EVERY_S", 0.1)
 
 
 @pytest.mark.usefixtures("impatient")
@@ -106,8 +106,8 @@ def test_wrong_echo(mesh: Mesh) -> None:
 
 def test_a_starved_peer_is_waited_for(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
     """An echo that comes after the time-out still counts: the peer's kernel had taken the data."""
-    monkeypatch.setattr(outcome, "ECHO_TIMEOUT_S", 0.1)
-    monkeypatch.setattr(outcome, "_DOUBT_EVERY_S", 0.1)
+    monkeypatch.setattr(conversation, "ECHO_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(conversation, "_DOUBT_EVERY_S", 0.1)
 
     def slowly(connection: socket.socket) -> None:
         time.sleep(0.6)
@@ -139,8 +139,8 @@ def test_small_passes_large_does_not(mesh: Mesh) -> None:
 
 EATEN = """
 import asyncio, json, socket, subprocess, threading
-from probe import outcome
-outcome.ECHO_TIMEOUT_S = outcome._DOUBT_EVERY_S = 0.8
+from probe import conversation, outcome
+conversation.ECHO_TIMEOUT_S = conversation._DOUBT_EVERY_S = 0.8
 subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
 rules = "table ip f { chain i { type filter hook input priority 0; ip length > 1000 drop; }; }"
 subprocess.run(["nft", rules], check=True)
