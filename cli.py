@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import errno
-import json
 import os
 import sys
 from pathlib import Path
@@ -24,7 +23,9 @@ from diagnosis.command_line import (
     CommandError,
     add_command,
     complain,
+    context_option,
     json_option,
+    read_spec,
     write_json,
 )
 
@@ -81,9 +82,7 @@ def _add_doctor(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     doctor.add_argument(
         "--account", action="store_true", help="ask the AWS account of this environment instead"
     )
-    doctor.add_argument(
-        "-c", dest="context", action="append", default=[], metavar="KEY=VALUE", help="as for cdk deploy"
-    )
+    context_option(doctor)
     doctor.set_defaults(run=_doctor)
 
 
@@ -94,18 +93,9 @@ def _doctor(options: argparse.Namespace) -> int:
         return doctor.answer(doctor.examine(), as_json=options.json)
     import boto3
 
-    from cluster.spec import ClusterSpec, SpecError
     from stacks.account_check import examine_account
 
-    context = json.loads((CHECKOUT / "cdk.json").read_text())["context"]
-    try:
-        overrides = dict(item.split("=", 1) for item in options.context)
-        spec = ClusterSpec.from_context(context.get("cluster"), overrides)
-    except SpecError as error:
-        return complain(str(error))
-    except ValueError:
-        return complain(f"-c takes KEY=VALUE, got {options.context}; for example -c cluster.nodes=8")
-    checks = examine_account(spec, boto3.Session())
+    checks = examine_account(read_spec(options), boto3.Session())
     return doctor.answer([doctor.Check(**encode(check)) for check in checks], as_json=options.json)
 
 

@@ -10,17 +10,31 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from diagnosis.command_line import complain, json_option
+from diagnosis.command_line import (
+    EXIT_USAGE,
+    CommandError,
+    complain,
+    context_option,
+    json_option,
+    read_spec,
+    write_json,
+)
 
 if TYPE_CHECKING:
+    from audit.documents import Documents
+    from audit.members import Selection
     from cluster.ports import PortRange
 
 EXAMPLES = """\
 examples:
-  fullmesh audit --snapshot DIR --tag fullmesh:cluster=fullmesh
-      a folder with what aws ec2 describe-... --output json printed
-  fullmesh audit --snapshot DIR --security-group sg-0123456789abcdef0 --json
-      a cluster that something else made, by a group that its members carry
+  fullmesh audit --tag Project=training --master-port 29500
+      a cluster that something else made: can the mesh form, who else gets in
+  fullmesh audit --security-group sg-0123456789abcdef0 --save-snapshot DIR
+      by a group that its members carry; DIR takes what was read
+  fullmesh audit --snapshot DIR --tag Project=training --json
+      a folder that was saved, or what aws ec2 describe-... printed as JSON
+  fullmesh audit --iam-policy
+      the permissions that reading an account needs
 
 DIR holds security-groups.json, network-acls.json, route-tables.json,
 subnets.json, network-interfaces.json, instances.json, vpcs.json and
@@ -41,7 +55,13 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     json_option(audit)
+    context_option(audit)
+    audit.add_argument("--region", help="look there (default: as the AWS CLI finds it)")
     audit.add_argument("--snapshot", type=Path, metavar="DIR", help="read this folder instead of an account")
+    audit.add_argument("--save-snapshot", type=Path, metavar="DIR", help="write what was read to this folder")
+    audit.add_argument(
+        "--iam-policy", action="store_true", help="print the policy that reading needs, and nothing else"
+    )
     who = audit.add_argument_group("members", "running instances that all of these select")
     who.add_argument(
         "--tag", action="append", default=[], type=_tag, metavar="KEY=VALUE", help="they carry this tag"
@@ -64,37 +84,62 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
     audit.set_defaults(run=_audit)
 
 
-def _audit(arguments: argparse.Namespace) -> int:
+def _audit(options: argparse.Namespace) -> int:
     from audit.answer import attach
     from audit.members import Selection
+    from audit.readings import iam_policy
     from cluster.ports import DEFAULT_EPHEMERAL_PORTS
-    from cluster.snapshot import ClusterSnapshot
 
+    if options.iam_policy:
+        write_json(iam_policy(read_spec(options).name))
+        return 0
     selection = Selection(
-        tags=tuple(arguments.tag),
-        vpc_ids=tuple(arguments.vpc_id),
-        group_ids=tuple(arguments.security_group),
-        instance_ids=tuple(arguments.instance_ids),
+        tags=tuple(options.tag),
+        vpc_ids=tuple(options.vpc_id),
+        group_ids=tuple(options.security_group),
+        instance_ids=tuple(options.instance_ids),
     )
     if not selection:
         return complain(
             "who is a member was not said; name them with --tag KEY=VALUE, --vpc-id, --security-group "
             "or --instance-ids"
         )
-    if arguments.snapshot is None:
-        return complain("--snapshot DIR is missing: a folder with what aws ec2 describe-... printed")
-    try:
-        snapshot = ClusterSnapshot.from_directory(arguments.snapshot)
-    except NotADirectoryError as error:
-        return complain(str(error))
+    documents = _documents(options, selection)
+    snapshot = documents.snapshot()
     answer = attach(
         snapshot,
         selection.members(snapshot),
-        master_port=arguments.master_port,
-        ephemeral=arguments.ephemeral_ports or DEFAULT_EPHEMERAL_PORTS,
+        master_port=options.master_port,
+        ephemeral=options.ephemeral_ports or DEFAULT_EPHEMERAL_PORTS,
     )
-    sys.stdout.write(answer.to_json() if arguments.json else answer.to_terminal())
+    sys.stdout.write(answer.to_json() if options.json else answer.to_terminal())
     return answer.exit_status
+
+
+def _documents(options: argparse.Namespace, selection: Selection) -> Documents:
+    """What the answer is made of: a folder's documents, or the account's.
+
+    Raises:
+        CommandError: the folder cannot be read or written.
+    """
+    from audit.documents import Documents
+
+    try:
+        if options.snapshot is not None:
+            documents = Documents.from_directory(options.snapshot)
+        else:
+            import boto3
+
+            from audit.live import read_selected
+
+            documents = read_selected(boto3.Session(region_name=options.region), selection)
+        if options.save_snapshot is not None:
+            documents.save(options.save_snapshot)
+    except NotADirectoryError as error:
+        raise CommandError(str(error), EXIT_USAGE) from error
+    except OSError as error:
+        raise CommandError(f"{options.save_snapshot} cannot be written ({error.strerror})") from error
+    return documents
 
 
 def _tag(text: str) -> tuple[str, str]:

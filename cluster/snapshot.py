@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, Generic, Iterator, Mapping, Optional, Tuple, TypeVar
+from typing import Any, Dict, Generic, Iterable, Iterator, Mapping, Optional, Tuple, TypeVar
 
 from cluster.rules import NetworkAclEntry, Route, SecurityGroupRule
 
@@ -167,22 +167,7 @@ class ClusterSnapshot:
         Raises:
             NotADirectoryError: there is no such folder.
         """
-        if not path.is_dir():
-            raise NotADirectoryError(
-                f"{path} is not a folder; expected one with {', '.join(DOCUMENTS)} as .json"
-            )
-        documents: Dict[str, Any] = {}
-        problems: Dict[str, str] = {}
-        for name in DOCUMENTS:
-            file = path / f"{name}.json"
-            try:
-                documents[name] = json.loads(file.read_text(encoding="utf-8"))
-            except FileNotFoundError:
-                problems[name] = f"{file.name} is absent"
-            except ValueError as error:
-                problems[name] = f"{file.name} is cut off or not JSON ({error})"
-            except OSError as error:
-                problems[name] = f"{file.name} could not be read ({error.strerror})"
+        documents, problems = read_directory(path, DOCUMENTS)
         return cls.from_documents(documents, problems)
 
     def interfaces_of(self, instance_id: str) -> Tuple[Interface, ...]:
@@ -196,6 +181,29 @@ class ClusterSnapshot:
         Only all of them when `instances.complete`.
         """
         return tuple(i.id for i in self.instances if i.state == "running" and i.tags.get(key) == value)
+
+
+def read_directory(path: Path, names: Iterable[str]) -> Tuple[Dict[str, Any], Dict[str, str]]:
+    """NAME.json of a folder, parsed; and why some are not there.
+
+    Raises:
+        NotADirectoryError: there is no such folder.
+    """
+    if not path.is_dir():
+        raise NotADirectoryError(f"{path} is not a folder; expected one with {', '.join(DOCUMENTS)} as .json")
+    documents: Dict[str, Any] = {}
+    problems: Dict[str, str] = {}
+    for name in names:
+        file = path / f"{name}.json"
+        try:
+            documents[name] = json.loads(file.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            problems[name] = f"{file.name} is absent"
+        except (ValueError, RecursionError) as error:
+            problems[name] = f"{file.name} is cut off or not JSON ({error})"
+        except OSError as error:
+            problems[name] = f"{file.name} could not be read ({error.strerror})"
+    return documents, problems
 
 
 def _interface_order(item: Interface) -> Tuple[int, int]:

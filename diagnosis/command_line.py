@@ -8,7 +8,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cluster.spec import ClusterSpec
+
+CHECKOUT = Path(__file__).resolve().parents[1]
 
 EXIT_USAGE, EXIT_UNKNOWN = 2, 3
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
@@ -37,6 +43,32 @@ def add_command(
 
 def json_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="machine-readable answer on standard output")
+
+
+def context_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-c", dest="context", action="append", default=[], metavar="KEY=VALUE", help="as for cdk deploy"
+    )
+
+
+def read_spec(options: argparse.Namespace) -> ClusterSpec:
+    """The cluster of cdk.json with the values of `-c` over it.
+
+    Raises:
+        CommandError: a value of `-c`, or of cdk.json, cannot be.
+    """
+    from cluster.spec import ClusterSpec, SpecError  # noqa: PLC0415 - not before a command runs
+
+    context = json.loads((CHECKOUT / "cdk.json").read_text(encoding="utf-8"))["context"]
+    wrong = [item for item in options.context if "=" not in item]
+    if wrong:
+        told = f"-c takes KEY=VALUE, got {wrong[0]!r}; for example -c cluster.nodes=8"
+        raise CommandError(told, EXIT_USAGE)
+    try:
+        overrides = dict(item.split("=", 1) for item in options.context)
+        return ClusterSpec.from_context(context.get("cluster"), overrides)
+    except SpecError as error:
+        raise CommandError(str(error), EXIT_USAGE) from error
 
 
 def write_json(document: Any) -> None:
