@@ -11,6 +11,7 @@ import re
 from typing import Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, TypeVar
 
 from cluster.snapshot import ClusterSnapshot
+from diagnosis.advertised import judge_advertised
 from diagnosis.answers import judge_answers
 from diagnosis.case import Case
 from diagnosis.causes import ORDER, cause, finding
@@ -29,6 +30,9 @@ __all__ = ["Expectation", "judge"]
 
 T = TypeVar("T")
 
+# What is told of a node, or of all nodes side by side, without a probe between them.
+_AROUND = (judge_launch, judge_ranks, judge_names, judge_advertised, judge_skew)
+
 
 def judge(
     reports: Sequence[NodeReport],
@@ -43,7 +47,7 @@ def judge(
     """
     case = Case(take_roll(reports, expectation), expectation, snapshot)
     mesh = total((judge_own_host(case), judge_timeouts(case), judge_answers(case)))
-    around = total((judge_launch(case), judge_ranks(case), judge_names(case), judge_skew(case)))
+    around = total(look(case) for look in _AROUND)
     nodes = judge_nodes(case)
     others = _unique((*around.causes, *nodes.causes))
     causes, echoes = _silence(_unique((*others, *mesh.causes)), others)

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
-from typing import Dict, Optional, Tuple, Union
+from typing import Dict, Optional, Tuple
 
 from diagnosis.case import Case
 from diagnosis.causes import finding
 from diagnosis.membership import Member, is_loopback
 from diagnosis.opinion import NOTHING, Opinion, total
+from diagnosis.published import Published, interface_value, only_here, parse_address, published
 from diagnosis.report import Finding, HostFacts
 
 _NOT_A_NAME = re.compile(r"[\^=\s:]|^$")
-_UNROUTABLE_NETWORKS = tuple(map(ipaddress.ip_network, ("169.254.0.0/16", "172.17.0.0/16", "fe80::/10")))
-_UNROUTABLE_NAMES = re.compile(r"(docker|br-|veth|virbr|cni|flannel|cali|tun|tap|wg|tailscale|zt)")
-
-Address = Union[ipaddress.IPv4Address, ipaddress.IPv6Address]
 
 
 def judge_names(case: Case) -> Opinion:
@@ -59,12 +55,6 @@ def _host(member: Member) -> Optional[HostFacts]:
     return member.report.host if member.report else None
 
 
-def _interface_value(host: HostFacts) -> Optional[str]:
-    """GLOO_SOCKET_IFNAME as torch takes it: a value of one character is ignored."""
-    value = host.environment.get("GLOO_SOCKET_IFNAME")
-    return value if value is not None and len(value) > 1 else None
-
-
 class _Node:
     """One member's names and interfaces."""
 
@@ -76,7 +66,7 @@ class _Node:
 
     def judge(self, told: bool) -> Opinion:
         """told: a cause of the whole cluster already says that the interface is missing here."""
-        value = _interface_value(self._host)
+        value = interface_value(self._host)
         found = self._by_name() if value is None else self._by_interfaces(value, told)
         return NOTHING if found is None else Opinion(causes=(found,))
 
@@ -112,32 +102,25 @@ class _Node:
 
     def _by_published(self, name: str, addresses: Tuple[str, ...], resolves: str) -> Optional[Finding]:
         """Gloo publishes the first address of the name that it can bind; loopback it always can."""
-        if self._host.interfaces is None:
-            published: Optional[str] = addresses[0]
-        else:
-            published = next((a for a in addresses if is_loopback(a) or a in self._local), None)
-        if published is None:
+        own = published(self._host)
+        if own is None:
             words = f"its own name {name} resolves to {addresses[0]}, which this host does not have"
             return self._named(
                 "hostname-stale-ip", words, resolves, f"addresses: {', '.join(sorted(self._local))}"
             )
-        if is_loopback(published):
-            words = f"its own name {name} resolves to {published}, so Gloo publishes loopback"
+        if is_loopback(own.address):
+            words = f"its own name {name} resolves to {own.address}, so Gloo publishes loopback"
             return self._named("hostname-loopback", words, resolves, "GLOO_SOCKET_IFNAME is not set")
-        return self._wrong_interface(published, resolves)
+        return self._wrong_interface(own)
 
-    def _wrong_interface(self, published: str, how: str) -> Optional[Finding]:
+    def _wrong_interface(self, own: Published) -> Optional[Finding]:
         """A published address that only this host can use; another routable one may be meant."""
         member = self._case.members[self._place]
-        holder = next((n for n, found in (self._host.interfaces or {}).items() if published in found), "")
-        parsed = _parse(published)
-        unroutable = parsed is not None and any(
-            parsed.version == network.version and parsed in network for network in _UNROUTABLE_NETWORKS
-        )
-        if published == member.address or not (unroutable or _UNROUTABLE_NAMES.match(holder)):
+        if own.address == member.address or not only_here(own.address, own.holder):
             return None
-        words = f"Gloo publishes {published}{f' of {holder}' if holder else ''}, which members cannot reach"
-        return self._named("wrong-interface", words, how, f"the member's address is {member.address}")
+        of = f" of {own.holder}" if own.holder else ""
+        words = f"Gloo publishes {own.address}{of}, which members cannot reach"
+        return self._named("wrong-interface", words, own.how, f"the member's address is {member.address}")
 
     # --- GLOO_SOCKET_IFNAME --------------------------------------------------------------------
 
@@ -161,7 +144,7 @@ class _Node:
             return None if told else missing
         if name == "lo" or is_loopback(addresses[0]):
             return self._named("ifname-loopback", f"{shown}, so Gloo publishes {addresses[0]}", shown)
-        return self._wrong_interface(addresses[0], shown)
+        return self._wrong_interface(Published(address=addresses[0], holder=name, how=shown))
 
 
 def _syntax_problem(name: str, interfaces: Dict[str, Tuple[str, ...]]) -> str:
@@ -169,7 +152,7 @@ def _syntax_problem(name: str, interfaces: Dict[str, Tuple[str, ...]]) -> str:
         return ""
     if not name:
         return "an entry between commas is empty"
-    if _NOT_A_NAME.search(name) or _parse(name) is not None:
+    if _NOT_A_NAME.search(name) or parse_address(name) is not None:
         return f"{name!r} is not an exact interface name"
     longer = sorted(other for other in interfaces if other.startswith(name))
     return (
@@ -181,7 +164,7 @@ def _heterogeneous(case: Case) -> Opinion:
     """One value for all nodes, and an interface of that name on some of them only."""
     hosts = [(place, _host(member)) for place, member in enumerate(case.members)]
     told = [
-        (place, host, _interface_value(host)) for place, host in hosts if host is not None and host.interfaces
+        (place, host, interface_value(host)) for place, host in hosts if host is not None and host.interfaces
     ]
     values = {value for _, _, value in told}
     if len(told) < 2 or len(values) != 1 or None in values:
@@ -208,10 +191,3 @@ def _heterogeneous(case: Case) -> Opinion:
         at_s=min((r.started_at for r in reports if r and r.started_at is not None), default=None),
     )
     return Opinion(causes=(cause,))
-
-
-def _parse(text: str) -> Optional[Address]:
-    try:
-        return ipaddress.ip_address(text.partition("%")[0])
-    except ValueError:
-        return None

@@ -35,6 +35,15 @@ def command(state: LabState, node: NodeState, argv: Sequence[str]) -> List[str]:
     ]  # fmt: skip
 
 
+def uts_command(state: LabState, node: NodeState, argv: Sequence[str]) -> List[str]:
+    """The argument list that runs `argv` of this machine where it may set the node's host name.
+
+    A node's own root may not: that needs CAP_SYS_ADMIN, which nodes do not have.
+    """
+    user = ["--user", "--preserve-credentials"] if state.rootless else []
+    return ["nsenter", "--target", str(node.pid), *user, "--uts", "--", *argv]
+
+
 def network_command(state: LabState, argv: Sequence[str]) -> List[str]:
     """The argument list that runs `argv` of this machine in the VPC's network namespace.
 

@@ -33,6 +33,22 @@ class OnNode:
 
 
 @dataclass(frozen=True)
+class HostName:
+    """One node has another host name, also a blank one."""
+
+    rank: int
+    name: str
+
+    @contextmanager
+    def inject(self, scene: Scene) -> Iterator[None]:
+        try:
+            scene.set_host_name(self.rank, self.name)
+            yield
+        finally:
+            scene.set_host_name(self.rank, scene.lab.node(self.rank).name)
+
+
+@dataclass(frozen=True)
 class Between:
     """New TCP connections of these ordered pairs vanish between the nodes, where no rule shows it."""
 

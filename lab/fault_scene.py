@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -53,6 +54,16 @@ class Scene:
             FaultError: it failed; holds what it said.
         """
         self._run(enter.command(self.lab, self.lab.node(rank), ["bash", "-ec", script]), f"node {rank}")
+
+    def set_host_name(self, rank: int, name: str) -> None:
+        """Give a node another host name, until the next one.
+
+        Raises:
+            FaultError: the kernel refused.
+        """
+        work = "import socket, sys; socket.sethostname(sys.argv[1])"
+        argv = [sys.executable, "-c", work, name]
+        self._run(enter.uts_command(self.lab, self.lab.node(rank), argv), f"node {rank}")
 
     def on_network(self, argv: Sequence[str], text: str = "") -> None:
         """Run a command between the nodes, in the VPC's namespace.

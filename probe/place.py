@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Mapping, Optional, Tuple
 
 from cluster.node_config import CONFIG_PATH, NodeConfig
 from cluster.ports import DEFAULT_EPHEMERAL_PORTS, PortRange
+from diagnosis.membership import is_loopback
+from diagnosis.published import only_here
 from probe.board import Board
 from probe.interfaces import read_interfaces
 from probe.preflight import read_local_port_range
@@ -93,13 +95,16 @@ def left_out(wish: Wish, master_port: Optional[int]) -> Tuple[str, ...]:
 def own_address(towards: str = "", interface: str = "") -> str:
     """The address others will be told: of `interface`, else of the route towards a host.
 
+    An interface whose address only this host can use (loopback, a container's bridge) is not taken:
+    the mesh is then proven on the address that members do reach, and the verdict names the interface.
+
     Raises:
         DiscoverError: no interface with an address leads anywhere.
     """
     first = interface.split(",", maxsplit=1)[0]
     if first:
         addresses = read_interfaces().get(first, ())
-        if addresses:
+        if addresses and not is_loopback(addresses[0]) and not only_here(addresses[0], first):
             return addresses[0]
     try:
         # Connecting a UDP socket sends nothing; it only asks the routing table. 192.0.2.0/24

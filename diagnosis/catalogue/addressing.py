@@ -126,7 +126,7 @@ CAUSES = (
         seen_in=(LIVE, LOG),
         remediation="Name the interface that holds the member's address.",
         commands=(_NAME_INTERFACE,),
-        explains=ADDRESS_ECHOES,
+        explains=("duplicate-address", "ipv4-ipv6-mismatch", *ADDRESS_ECHOES),
     ),
     Cause(
         id="duplicate-address",
