@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cluster.snapshot import DOCUMENTS, ClusterSnapshot, read_directory
+from cluster.snapshot import DOCUMENTS, PREFIX_LIST_ENTRIES, ClusterSnapshot, read_directory
 
 Json = dict[str, Any]
 
@@ -59,7 +59,7 @@ class Documents:
     def snapshot(self) -> ClusterSnapshot:
         """What rules and members are judged by."""
         return ClusterSnapshot.from_documents(
-            {name: self.documents.get(name) for name in DOCUMENTS}, self.problems
+            {name: self.documents.get(name) for name in (*DOCUMENTS, PREFIX_LIST_ENTRIES)}, self.problems
         )
 
     def has(self, name: str) -> bool:

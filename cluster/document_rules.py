@@ -49,7 +49,7 @@ def read_group(entry: Json) -> Tuple[str, SecurityGroup]:
         if not isinstance(entry.get(key), list):
             raise ShapeError(f"{group_id} has no list {key}")
         for permission in entry[key]:
-            rules += _permission(group_id, egress, permission)
+            rules += _permission(group_id, egress, permission, entry.get("OwnerId", ""))
     return group_id, SecurityGroup(
         id=group_id,
         name=entry.get("GroupName", ""),
@@ -60,7 +60,7 @@ def read_group(entry: Json) -> Tuple[str, SecurityGroup]:
     )
 
 
-def _permission(group_id: str, egress: bool, entry: Json) -> Iterator[SecurityGroupRule]:
+def _permission(group_id: str, egress: bool, entry: Json, owner: str) -> Iterator[SecurityGroupRule]:
     """One rule for each of the permission's sources: every entry of all four lists counts."""
     protocol, first, last = _traffic(entry)
     base = SecurityGroupRule(
@@ -86,6 +86,7 @@ def _permission(group_id: str, egress: bool, entry: Json) -> Iterator[SecurityGr
             base,
             kind=SourceKind.GROUP,
             source=need(pair, "GroupId"),
+            account=_other_account(pair, owner),
             peering_status=pair.get("PeeringStatus", ""),
             description=pair.get("Description", ""),
         )
@@ -96,6 +97,12 @@ def _permission(group_id: str, egress: bool, entry: Json) -> Iterator[SecurityGr
             source=need(item, "PrefixListId"),
             description=item.get("Description", ""),
         )
+
+
+def _other_account(reference: Json, owner: str) -> str:
+    """The account of a referenced group; blank where it is the owner's, or either is not told."""
+    account = reference.get("UserId") or ""
+    return account if owner and account != owner else ""
 
 
 def _traffic(entry: Json) -> Tuple[str, Optional[int], Optional[int]]:
@@ -130,6 +137,7 @@ def read_listed_rule(entry: Json) -> Tuple[str, SecurityGroupRule]:
         source=source,
         network=ipaddress.ip_network(cidr, strict=False) if cidr else None,
         peering_status=reference.get("PeeringStatus", ""),
+        account=_other_account(reference, entry.get("GroupOwnerId", "")),
         description=entry.get("Description", ""),
         rule_id=rule_id,
     )

@@ -10,6 +10,8 @@ import dataclasses
 import ipaddress
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, TypeVar
 
+from cluster.document_groups import joined
+from cluster.document_lists import read_prefix_lists, with_group_entries, with_route_entries
 from cluster.document_rules import (
     Json,
     ShapeError,
@@ -20,8 +22,8 @@ from cluster.document_rules import (
     read_route_table,
     tags_of,
 )
-from cluster.rules import SecurityGroupRule
 from cluster.snapshot import (
+    PREFIX_LIST_ENTRIES,
     ClusterSnapshot,
     Instance,
     Interface,
@@ -38,15 +40,22 @@ def read_documents(documents: Mapping[str, Any], problems: Mapping[str, str]) ->
     """Build the snapshot; see `ClusterSnapshot.from_documents`."""
     read = _Reader(documents, problems)
     instances = read.table("instances", "Instances", _instance, entries=read.instances())
+    lists = read_prefix_lists(documents.get(PREFIX_LIST_ENTRIES))
     return ClusterSnapshot(
-        security_groups=_groups(read),
+        security_groups=with_group_entries(_groups(read), lists),
         network_acls=read.table("network-acls", "NetworkAcls", read_acl),
-        route_tables=read.table("route-tables", "RouteTables", read_route_table),
+        route_tables=with_route_entries(read.table("route-tables", "RouteTables", read_route_table), lists),
         subnets=read.table("subnets", "Subnets", _subnet),
         interfaces=_interfaces(read),
         instances=instances,
         vpcs=read.table("vpcs", "Vpcs", _vpc),
+        prefix_lists=lists,
     )
+
+
+def _groups(read: _Reader) -> Table[SecurityGroup]:
+    groups = read.table("security-groups", "SecurityGroups", read_group)
+    return joined(groups, read.table("security-group-rules", "SecurityGroupRules", read_listed_rule))
 
 
 class _Reader:
@@ -102,32 +111,6 @@ class _Reader:
             except (ValueError, TypeError, AttributeError, LookupError) as error:
                 problem = problem or f"{name}: entry {position} cannot be read ({error})"
         return Table(items=items, problem=problem)
-
-
-def _groups(read: _Reader) -> Table[SecurityGroup]:
-    """Groups with their rules; the rules' own ids are added where their document is there.
-
-    Without the groups' document, the rules' document alone tells a group that it names.
-    """
-    groups = read.table("security-groups", "SecurityGroups", read_group)
-    rules = read.table("security-group-rules", "SecurityGroupRules", read_listed_rule)
-    if groups.items or groups.complete or not rules.complete:
-        named = {_rule_key(rule): rule.rule_id for rule in rules}
-        return Table(items={g.id: _with_rule_ids(g, named) for g in groups}, problem=groups.problem)
-    by_group: Dict[str, List[SecurityGroupRule]] = {}
-    for rule in rules:
-        by_group.setdefault(rule.group_id, []).append(rule)
-    items = {group_id: SecurityGroup(id=group_id, rules=tuple(own)) for group_id, own in by_group.items()}
-    return Table(items=items, problem=groups.problem)
-
-
-def _rule_key(rule: SecurityGroupRule) -> Tuple[Any, ...]:
-    return (rule.group_id, rule.egress, rule.protocol, rule.first, rule.last, rule.source)
-
-
-def _with_rule_ids(group: SecurityGroup, named: Mapping[Tuple[Any, ...], str]) -> SecurityGroup:
-    rules = tuple(dataclasses.replace(r, rule_id=named.get(_rule_key(r), "")) for r in group.rules or ())
-    return dataclasses.replace(group, rules=rules)
 
 
 def _cidrs(entry: Json, key: str, *extra: Optional[str]) -> Tuple[str, ...]:
@@ -195,8 +178,16 @@ def _interfaces(read: _Reader) -> Table[Interface]:
                 item_id, item = _interface({**entry, "Status": entry.get("Status", "in-use")})
             except (ValueError, TypeError, AttributeError, LookupError):
                 continue  # describe-instances repeats them: its own document decides what is complete
-            items.setdefault(item_id, dataclasses.replace(item, instance_id=instance.get("InstanceId", "")))
+            item = dataclasses.replace(item, instance_id=instance.get("InstanceId", ""))
+            items[item_id] = _merged(items[item_id], item) if item_id in items else item
     return Table(items=items, problem=table.problem)
+
+
+def _merged(item: Interface, shown: Interface) -> Interface:
+    """An interface with what only its instance's own list of interfaces tells of it."""
+    public = dict.fromkeys((*item.public_addresses, *shown.public_addresses))
+    groups = shown.group_ids if item.group_ids is None else item.group_ids
+    return dataclasses.replace(item, public_addresses=tuple(public), group_ids=groups)
 
 
 def _interface(entry: Json) -> Tuple[str, Interface]:

@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple, Union
 
 from cluster.lookup import Gap, Lookup, parse_address
-from cluster.path import Obstacle, PathRules, Place, Reason, Stage, all_gaps
+from cluster.path import PathRules
 from cluster.ports import PortRange, PortSet
 from cluster.rules import NO_PORT, Address, Network
 from cluster.snapshot import ClusterSnapshot
+from cluster.stages import Obstacle, Place, Reason, Stage, all_gaps
 
 __all__ = ["BlockedRun", "Flow", "Gap", "Obstacle", "Place", "Reachability", "Reason", "reachability"]
 
@@ -57,8 +58,8 @@ class BlockedRun:
 
     @property
     def reason(self) -> str:
-        """The codes of what stops it and the first one's explanation."""
-        codes = ", ".join(dict.fromkeys(item.reason.value for item in self.obstacles))
+        """EC2's codes for what stops it, in the packet's order, and the first one's explanation."""
+        codes = ", ".join(dict.fromkeys(item.code.value for item in self.obstacles))
         return f"{codes}: {self.obstacles[0].detail}"
 
 
@@ -230,16 +231,14 @@ def _networks(lookup: Lookup, members: Iterable[str]) -> Iterator[Network]:
             subnets.add((interface.subnet_id, lookup.vpc_of(interface)))
     rules = lookup.group_rules(frozenset(groups))
     for rule in (*rules.ingress, *rules.egress):
-        if rule.network is not None:
-            yield rule.network
+        yield from rule.networks or ()
     for subnet_id, vpc_id in subnets:
-        acl = lookup.acl(subnet_id)
+        acl = lookup.acl(subnet_id, vpc_id)
         for entry in acl.entries if acl else ():
             yield entry.network
         table = lookup.route_table(subnet_id, vpc_id)
         for route in table.routes if table else ():
-            if route.destination is not None:
-                yield route.destination
+            yield from route.networks
 
 
 class _Signatures:

@@ -20,10 +20,14 @@ class Gap:
     """Something that was not read and that an answer needs.
 
     document: a key of `snapshot.DOCUMENTS`, or the kind of thing no document holds.
+    resource: what would have to be read, where one thing would do: pl-..., tgw-..., pcx-...
+    egress: it matters to what members send, not to what they let in.
     """
 
     document: str
     detail: str
+    resource: str = ""
+    egress: bool = False
 
     def __str__(self) -> str:
         return self.detail
@@ -50,6 +54,7 @@ class Lookup:
     def __init__(self, snapshot: ClusterSnapshot) -> None:
         self.snapshot = snapshot
         self._acl_of = {subnet: acl for acl in snapshot.network_acls for subnet in acl.subnet_ids}
+        self._default_acl_of = {acl.vpc_id: acl for acl in snapshot.network_acls if acl.default}
         self._routes_of = {subnet: table for table in snapshot.route_tables for subnet in table.subnet_ids}
         self._main_of = {table.vpc_id: table for table in snapshot.route_tables if table.main}
         self._interfaces: Dict[str, List[Interface]] = {}
@@ -102,9 +107,16 @@ class Lookup:
                 (egress if rule.egress else ingress).append(rule)
         return GroupRules(tuple(ingress), tuple(egress), tuple(gaps))
 
-    def acl(self, subnet_id: str) -> Optional[NetworkAcl]:
-        """The subnet's ACL. Every subnet has one: None means that it was not read."""
-        return self._acl_of.get(subnet_id)
+    def acl(self, subnet_id: str, vpc_id: str) -> Optional[NetworkAcl]:
+        """The subnet's ACL. Every subnet has one: None means that it was not read.
+
+        A subnet that no ACL names has its VPC's default one (VPC user guide, "Network ACL basics"),
+        which only counts when all associations were read.
+        """
+        own = self._acl_of.get(subnet_id)
+        if own is not None:
+            return own
+        return self._default_acl_of.get(vpc_id) if self.snapshot.network_acls.complete else None
 
     def acl_gap(self, subnet_id: str) -> Gap:
         """Why `acl` gave None."""
@@ -125,6 +137,15 @@ class Lookup:
         """Why `route_table` gave None."""
         reason = self.snapshot.route_tables.problem or "it is not in the document"
         return Gap("route-tables", f"the route table of {subnet_id or 'a subnet'} is unknown: {reason}")
+
+
+def disputed_gap(rule: SecurityGroupRule) -> Gap:
+    """What a rule leaves open that only one of the two documents about its group has."""
+    return Gap(
+        "security-groups",
+        f"whether {rule} is unknown: security-groups and security-group-rules disagree about it, "
+        "so they were read at different times",
+    )
 
 
 def parse_address(text: str) -> Address:

@@ -69,7 +69,10 @@ class SecurityGroupRule:
 
     first, last: ports of tcp and udp; type and code of icmp (-1 = all); None = all.
     source: a CIDR, sg-... or pl-...; network: the CIDR parsed.
+    entries: what a prefix list holds; None = nobody read it.
     peering_status: of a reference across a peering connection; only `active` counts.
+    account: the other account whose group it names; blank for one of the same account.
+    disputed: one of two documents that describe the group has it and the other one has not.
     rule_id: sgr-... where a document named it.
     """
 
@@ -81,9 +84,12 @@ class SecurityGroupRule:
     kind: SourceKind
     source: str
     network: Optional[Network] = None
+    entries: Optional[Tuple[Network, ...]] = None
     peering_status: str = ""
     description: str = ""
     rule_id: str = ""
+    account: str = ""
+    disputed: bool = False
 
     def ports(self, protocol: str) -> PortSet:
         """The ports of `protocol` that this rule speaks of; empty for another protocol."""
@@ -100,17 +106,31 @@ class SecurityGroupRule:
 
         A reference to a group matches private addresses of interfaces that carry it.
         """
-        if self.kind is SourceKind.CIDR:
-            return self.network is not None and contains(self.network, peer.address)
+        found: Optional[bool] = None
         if self.kind is SourceKind.GROUP:
-            if self.peering_status not in ("", "active"):
+            if self.stale:
                 return False
-            return None if peer.groups is None else self.source in peer.groups
-        return None
+            found = None if peer.groups is None else self.source in peer.groups
+        elif self.networks is not None:
+            found = any(contains(network, peer.address) for network in self.networks)
+        return None if found and self.disputed else found
+
+    @property
+    def networks(self) -> Optional[Tuple[Network, ...]]:
+        """The ranges the rule names: none for a group, None for a prefix list that nobody read."""
+        if self.kind is SourceKind.PREFIX_LIST:
+            return self.entries
+        return () if self.network is None else (self.network,)
+
+    @property
+    def stale(self) -> bool:
+        """Whether it refers to a group across a peering connection that is not there (any more)."""
+        return self.peering_status not in ("", "active")
 
     def __str__(self) -> str:
         way = "to" if self.egress else "from"
-        return f"{self.group_id} allows {self.traffic} {way} {self.source}"
+        stale = f" (matches nobody: its peering connection is {self.peering_status})" if self.stale else ""
+        return f"{self.group_id} allows {self.traffic} {way} {self.source}{stale}"
 
     @property
     def traffic(self) -> str:
@@ -218,12 +238,27 @@ class Route:
     """One route. destination: None for a prefix list (prefix_list then names it).
 
     target: the gateway's id: local, igw-, nat-, pcx-, tgw-, vgw-, eni-, vpce-, ...
+    entries: what the prefix list holds; None = nobody read it.
     """
 
     destination: Optional[Network]
     target: str
     active: bool = True
     prefix_list: str = ""
+    entries: Optional[Tuple[Network, ...]] = None
+
+    @property
+    def networks(self) -> Tuple[Network, ...]:
+        """The destinations that are known."""
+        return (self.entries or ()) if self.destination is None else (self.destination,)
+
+    @property
+    def unread(self) -> bool:
+        """Whether it may lead where nobody knows: a prefix list of which nobody read the entries.
+
+        Not for a gateway endpoint, whose list holds a service's public addresses.
+        """
+        return self.destination is None and self.entries is None and not self.target.startswith("vpce-")
 
     @property
     def local(self) -> bool:
@@ -235,15 +270,15 @@ class Route:
 
 
 def best_route(routes: Iterable[Route], address: Address) -> Optional[Route]:
-    """The route with the longest prefix that holds the address; None when no CIDR route does.
+    """The route with the longest prefix that holds the address; None when none that is known does.
 
-    A CIDR route goes before one whose destination is a prefix list, so those are left out.
+    The longest prefix wins whether it stands in a route or in a list that a route names (VPC user
+    guide, "Route priority and prefix lists"); a list that nobody read is left out: see `Route.unread`.
     """
     found: Optional[Route] = None
+    longest = -1
     for route in routes:
-        network = route.destination
-        if network is None or not contains(network, address):
-            continue
-        if found is None or found.destination is None or network.prefixlen > found.destination.prefixlen:
-            found = route
+        for network in route.networks:
+            if network.prefixlen > longest and contains(network, address):
+                found, longest = route, network.prefixlen
     return found

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, Generic, Iterable, Iterator, Mapping, Optional, Tuple, TypeVar
 
-from cluster.rules import NetworkAclEntry, Route, SecurityGroupRule
+from cluster.rules import Network, NetworkAclEntry, Route, SecurityGroupRule
 
 T = TypeVar("T")
 
@@ -26,6 +26,10 @@ DOCUMENTS = (
     "instances",
     "vpcs",
 )
+
+
+PREFIX_LIST_ENTRIES = "prefix-list-entries"
+"""{"PrefixLists": [{"PrefixListId", "Entries"}, ...]}: only needed where a rule or a route names a list."""
 
 
 @dataclass(frozen=True)
@@ -144,6 +148,7 @@ class ClusterSnapshot:
     interfaces: Table[Interface] = field(default_factory=Table)
     instances: Table[Instance] = field(default_factory=Table)
     vpcs: Table[Vpc] = field(default_factory=Table)
+    prefix_lists: Dict[str, Tuple[Network, ...]] = field(default_factory=dict)  # read to their end
 
     @classmethod
     def from_documents(
@@ -152,7 +157,8 @@ class ClusterSnapshot:
         """Read parsed documents; the keys are those of `DOCUMENTS`.
 
         A value is exactly what `aws ec2 describe-KEY --output json` prints; None or no key
-        means that it was not read. problems: why a document is absent ("access denied").
+        means that it was not read. The entries of prefix lists are read too, see `PREFIX_LIST_ENTRIES`.
+        problems: why a document is absent ("access denied").
         """
         from cluster.documents import read_documents  # noqa: PLC0415 - the reader builds these classes
 
@@ -167,7 +173,7 @@ class ClusterSnapshot:
         Raises:
             NotADirectoryError: there is no such folder.
         """
-        documents, problems = read_directory(path, DOCUMENTS)
+        documents, problems = read_directory(path, (*DOCUMENTS, PREFIX_LIST_ENTRIES))
         return cls.from_documents(documents, problems)
 
     def interfaces_of(self, instance_id: str) -> Tuple[Interface, ...]:
@@ -186,6 +192,9 @@ class ClusterSnapshot:
 def read_directory(path: Path, names: Iterable[str]) -> Tuple[Dict[str, Any], Dict[str, str]]:
     """NAME.json of a folder, parsed; and why some are not there.
 
+    Beside prefix-list-entries.json, what `aws ec2 get-managed-prefix-list-entries` printed for one list
+    counts too, as prefix-list-entries.pl-....json.
+
     Raises:
         NotADirectoryError: there is no such folder.
     """
@@ -193,7 +202,8 @@ def read_directory(path: Path, names: Iterable[str]) -> Tuple[Dict[str, Any], Di
         raise NotADirectoryError(f"{path} is not a folder; expected one with {', '.join(DOCUMENTS)} as .json")
     documents: Dict[str, Any] = {}
     problems: Dict[str, str] = {}
-    for name in names:
+    lists = sorted(file.stem for file in path.glob(f"{PREFIX_LIST_ENTRIES}.pl-*.json"))
+    for name in (*names, *lists):
         file = path / f"{name}.json"
         try:
             documents[name] = json.loads(file.read_text(encoding="utf-8"))
@@ -203,6 +213,17 @@ def read_directory(path: Path, names: Iterable[str]) -> Tuple[Dict[str, Any], Di
             problems[name] = f"{file.name} is cut off or not JSON ({error})"
         except OSError as error:
             problems[name] = f"{file.name} could not be read ({error.strerror})"
+    single = [
+        {**documents.pop(name), "PrefixListId": name.partition(".")[2]}
+        for name in lists
+        if isinstance(documents.get(name), dict)
+    ]
+    if single:
+        joined = documents.get(PREFIX_LIST_ENTRIES)
+        known = joined.get("PrefixLists") if isinstance(joined, dict) else None
+        documents[PREFIX_LIST_ENTRIES] = {
+            "PrefixLists": [*(known if isinstance(known, list) else ()), *single]
+        }
     return documents, problems
 
 

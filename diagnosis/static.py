@@ -29,6 +29,17 @@ CANDIDATE_OF: Mapping[str, str] = {
 }
 """What an unread document could hide; everything else is about routes."""
 
+READS_ONE: Mapping[str, str] = {
+    "pl": "get-managed-prefix-list-entries --prefix-list-id {0} --output json "
+    "> prefix-list-entries.{0}.json",
+    "pcx": "describe-vpc-peering-connections --vpc-peering-connection-ids {0} --output json",
+    "tgw": "describe-transit-gateway-attachments --filters Name=transit-gateway-id,Values={0} --output json",
+    "vgw": "describe-vpn-connections --filters Name=vpn-gateway-id,Values={0} --output json",
+    "eni": "describe-network-interfaces --network-interface-ids {0} --output json",
+    "vpce": "describe-vpc-endpoints --vpc-endpoint-ids {0} --output json",
+}
+"""By the kind of a resource: the command that tells what it is and where it leads."""
+
 
 @dataclass(frozen=True)
 class StaticFindings:
@@ -169,7 +180,7 @@ def _candidates(gaps: Sequence[Gap]) -> Tuple[Finding, ...]:
     """What each unread document could hide, once a cause."""
     by_cause: Dict[str, List[str]] = {}
     for gap in gaps:
-        by_cause.setdefault(CANDIDATE_OF.get(gap.document, "route-missing"), []).append(str(gap))
+        by_cause.setdefault(_hidden_cause(gap), []).append(str(gap))
     return tuple(
         finding(
             cause_id,
@@ -182,6 +193,13 @@ def _candidates(gaps: Sequence[Gap]) -> Tuple[Finding, ...]:
     )
 
 
+def _hidden_cause(gap: Gap) -> str:
+    """The cause that an unread thing may hide."""
+    if gap.document == "prefix-lists" and gap.egress:
+        return "sg-no-self-egress"
+    return CANDIDATE_OF.get(gap.document, "route-missing")
+
+
 def _next_command(lookup: Lookup, reach: Reachability, more: Sequence[Gap]) -> str:
     """The command that reads the first thing missing."""
     vpcs = {item.vpc_id for item in reach.places if not isinstance(item, Gap) and item.vpc_id}
@@ -189,9 +207,9 @@ def _next_command(lookup: Lookup, reach: Reachability, more: Sequence[Gap]) -> s
     if not lookup.snapshot.instances.complete:
         return "aws ec2 describe-instances --output json > instances.json"
     for gap in (*reach.gaps, *more):
-        if gap.document == "prefix-lists":
-            name = next((word for word in gap.detail.split() if word.startswith("pl-")), "")
-            return f"aws ec2 get-managed-prefix-list-entries --prefix-list-id {name} --output json"
+        reading = READS_ONE.get(gap.resource.partition("-")[0])
+        if reading:
+            return "aws ec2 " + reading.format(gap.resource)
         if gap.document in (
             "network-acls",
             "security-groups",
@@ -200,6 +218,4 @@ def _next_command(lookup: Lookup, reach: Reachability, more: Sequence[Gap]) -> s
             "subnets",
         ):
             return f"aws ec2 describe-{gap.document}{in_vpc} --output json > {gap.document}.json"
-    if reach.gaps:
-        return "aws ec2 describe-vpc-peering-connections --output json"
     return "aws ec2 describe-instances --filters Name=instance-state-name,Values=running --output json"

@@ -10,7 +10,7 @@ from typing import Dict, FrozenSet, Iterable, List, Optional, Sequence, Set, Tup
 
 from cluster.flows import Obstacle, Place, Reason
 from cluster.ports import PortRange, PortSet
-from cluster.rules import SecurityGroupRule, SourceKind, contains
+from cluster.rules import SecurityGroupRule, contains
 from diagnosis.causes import ORDER, finding
 from diagnosis.report import Finding
 from diagnosis.static_fixes import acl_commands, allow_command, best_group, group_named, route_commands
@@ -189,7 +189,7 @@ def _missed_addresses(
     blame: Blame, rules: Sequence[SecurityGroupRule], members: Members, egress: bool
 ) -> List[str]:
     """Which far member's address the CIDR rules do not hold, one a class."""
-    networks = [rule.network for rule in rules if rule.kind is SourceKind.CIDR and rule.network is not None]
+    networks = [network for rule in rules for network in rule.networks or ()]
     far = {pair[1] if egress else pair[0] for pair in blame.pairs}
     lines = []
     for number in sorted(far) if networks else ():

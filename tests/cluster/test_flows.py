@@ -52,7 +52,7 @@ def test_blocked_ports_are_exact_runs_with_their_reason() -> None:
         ("i-1", "i-0", "40001-60999"),
     ]
     assert runs[0].reason == (
-        "NO_INGRESS_RULE: no rule of sg-mesh lets tcp 40001-60999 in from members that carry sg-mesh "
+        "ENI_SG_RULES_MISMATCH: no rule of sg-mesh lets tcp 40001-60999 in from members that carry sg-mesh "
         "(only 32767-40000 of what is needed)"
     )
     assert runs[0].obstacles[0].code == "ENI_SG_RULES_MISMATCH"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, Iterator, List, Sequence
 
 from cluster.snapshot import ClusterSnapshot
 
@@ -24,6 +24,11 @@ def from_cidr(cidr: str, first: int = 0, last: int = 65535, protocol: str = "tcp
 def _traffic(protocol: str, first: int, last: int) -> Dict[str, Any]:
     ports = {} if protocol == "-1" else {"FromPort": first, "ToPort": last}
     return {"IpProtocol": protocol, **ports}
+
+
+def from_list(list_id: str, first: int = 0, last: int = 65535, protocol: str = "tcp") -> Dict[str, Any]:
+    """A permission for one prefix list."""
+    return {**_traffic(protocol, first, last), "PrefixListIds": [{"PrefixListId": list_id}]}
 
 
 ANYWHERE = from_cidr("0.0.0.0/0", protocol="-1")
@@ -77,18 +82,25 @@ class World:
         member: bool = True,
         device: int = 0,
         kind: str = "interface",
+        ipv6: Sequence[str] = (),
     ) -> None:
-        """An instance with one interface, or one more interface of an instance there is."""
+        """An instance with one interface, or one more interface of an instance there is.
+
+        address: blank for an interface without a private IPv4.
+        """
         interface: Dict[str, Any] = {
             "NetworkInterfaceId": f"eni-{name}" + (f"-{device}" if device else ""),
             "InterfaceType": kind,
             "SubnetId": subnet,
             "VpcId": vpc_id,
-            "PrivateIpAddress": address,
             "Groups": [{"GroupId": item} for item in groups],
             "Attachment": {"InstanceId": f"i-{name}", "DeviceIndex": device},
             "Status": "in-use",
         }
+        if address:
+            interface["PrivateIpAddress"] = address
+        if ipv6:
+            interface["Ipv6Addresses"] = [{"Ipv6Address": item} for item in ipv6]
         if public:
             interface["Association"] = {"PublicIp": public}
         self.interfaces.append(interface)
@@ -96,12 +108,21 @@ class World:
             tags = [TAG] if member else []
             self.instances.append({"InstanceId": f"i-{name}", "State": {"Name": state}, "Tags": tags})
 
-    def acl(self, acl_id: str, subnets: Sequence[str], ingress: Sequence[Any], egress: Sequence[Any]) -> None:
+    def acl(
+        self,
+        acl_id: str,
+        subnets: Sequence[str],
+        ingress: Sequence[Any] = (ALLOW_ALL,),
+        egress: Sequence[Any] = (ALLOW_ALL,),
+        vpc_id: str = "vpc-1",
+        default: bool = False,
+    ) -> None:
         """Entries are (number, action, protocol, cidr, (first, last) or None)."""
         self.acls.append(
             {
                 "NetworkAclId": acl_id,
-                "VpcId": "vpc-1",
+                "VpcId": vpc_id,
+                "IsDefault": default,
                 "Associations": [{"SubnetId": item} for item in subnets],
                 "Entries": [
                     _acl_entry(entry, out)
@@ -130,6 +151,21 @@ class World:
             }
         )
 
+    def route(self, table_id: str, *route: str) -> None:
+        """One more route of a table: (destination, target) or (destination, target, state)."""
+        (table,) = (item for item in self.tables if item["RouteTableId"] == table_id)
+        table["Routes"].append(_route(*route))
+
+    def listed_rules(self) -> List[Dict[str, Any]]:
+        """What describe-security-group-rules prints of the groups: one source each."""
+        return [
+            rule
+            for group in self.groups
+            for key, egress in (("IpPermissions", False), ("IpPermissionsEgress", True))
+            for permission in group[key]
+            for rule in _listed(group["GroupId"], egress, permission)
+        ]
+
     def documents(self) -> Dict[str, Any]:
         return {
             "security-groups": {"SecurityGroups": self.groups},
@@ -148,13 +184,25 @@ class World:
         )
 
 
+def _listed(group_id: str, egress: bool, permission: Dict[str, Any]) -> Iterator[Dict[str, Any]]:
+    traffic = {"IpProtocol": permission["IpProtocol"]}
+    traffic["FromPort"], traffic["ToPort"] = permission.get("FromPort", -1), permission.get("ToPort", -1)
+    sources = [{"CidrIpv4": item["CidrIp"]} for item in permission.get("IpRanges", ())]
+    sources += [{"CidrIpv6": item["CidrIpv6"]} for item in permission.get("Ipv6Ranges", ())]
+    sources += [{"PrefixListId": item["PrefixListId"]} for item in permission.get("PrefixListIds", ())]
+    sources += [{"ReferencedGroupInfo": item} for item in permission.get("UserIdGroupPairs", ())]
+    for source in sources:
+        rule_id = f"sgr-{group_id}-{egress}-{traffic}-{source}"
+        yield {"SecurityGroupRuleId": rule_id, "GroupId": group_id, "IsEgress": egress, **traffic, **source}
+
+
 def _acl_entry(entry: Any, egress: bool) -> Dict[str, Any]:
     number, action, protocol, cidr, ports = entry
     document: Dict[str, Any] = {
         "RuleNumber": number,
         "RuleAction": action,
         "Protocol": protocol,
-        "CidrBlock": cidr,
+        "Ipv6CidrBlock" if ":" in cidr else "CidrBlock": cidr,
         "Egress": egress,
     }
     if ports:
@@ -168,8 +216,10 @@ def _route(destination: str, target: str, state: str = "active") -> Dict[str, An
         "tgw": "TransitGatewayId",
         "pcx": "VpcPeeringConnectionId",
         "eni": "NetworkInterfaceId",
+        "eigw": "EgressOnlyInternetGatewayId",
     }
-    key = "DestinationPrefixListId" if destination.startswith("pl-") else "DestinationCidrBlock"
+    key = "DestinationIpv6CidrBlock" if ":" in destination else "DestinationCidrBlock"
+    key = "DestinationPrefixListId" if destination.startswith("pl-") else key
     return {key: destination, keys.get(target.partition("-")[0], "GatewayId"): target, "State": state}
 
 

@@ -373,4 +373,4 @@ def test_blocked_entries_have_the_documented_shape() -> None:
         ("i-1", "i-0", "29500"),
         ("i-1", "i-0", "32768-60999"),
     ]
-    assert found[0]["reason"].startswith("NO_INGRESS_RULE: no rule of sg-mesh lets tcp")
+    assert found[0]["reason"].startswith("ENI_SG_RULES_MISMATCH: no rule of sg-mesh lets tcp")

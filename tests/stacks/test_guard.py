@@ -214,7 +214,9 @@ def test_a_fault_names_ports_group_and_fix(public: Synthesis) -> None:
     narrow_ingress(29500, 29500)(broken)
     (fault,) = check(broken, spec_of())
     assert fault.resource == "MemberGroup"
-    assert fault.detail.startswith("members cannot reach each other on tcp 32768-60999: NO_INGRESS_RULE")
+    assert fault.detail.startswith(
+        "members cannot reach each other on tcp 32768-60999: ENI_SG_RULES_MISMATCH"
+    )
     assert fault.fix == "allow tcp 29500,32768-60999 from the group to itself, in and out"
 
 
