@@ -2,42 +2,69 @@
 
 from __future__ import annotations
 
-from typing import Iterable, Optional, Sequence, Set, Tuple
+from typing import Iterable, Optional, Sequence, Set, Tuple, TypedDict
 
+from diagnosis import firewall_fixes
 from diagnosis.case import NAMED_AT_MOST, Case
 from diagnosis.causes import finding
 from diagnosis.matrix import Flow
 from diagnosis.opinion import Opinion, undetermined
 from diagnosis.report import Finding
+from diagnosis.ruleset import Stop, unique
+
+
+class Mending(TypedDict, total=False):
+    """What a finding says in place of the catalogue's words."""
+
+    commands: Sequence[str]
+    remediation: str
+
 
 Options = Sequence[Tuple[str, str]]
 """Candidates in order: (cause id, subject)."""
 
 
-def host_drops(case: Case, flows: Sequence[Flow], place: int, lines: Sequence[str]) -> Finding:
-    """os-firewall-drop at a member. lines: the rules that drop; () = those that may."""
+def host_drops(case: Case, flows: Sequence[Flow], place: int, rules: Sequence[Stop]) -> Finding:
+    """os-firewall-drop at a member. rules: those that drop; () = those that may."""
     allowed = all(case.rules_block(flow) is False for flow in flows)
-    maybe = [line for flow in flows for line in case.firewalls.lines(flow, place)]
-    ruleset = tuple(dict.fromkeys(lines or maybe))[:NAMED_AT_MOST]
+    maybe = [stop for flow in flows for stop in case.firewalls.rules(flow, place)]
+    ruleset = unique(tuple(rules or maybe))[:NAMED_AT_MOST]
     unread = case.firewalls.unread([place])
-    evidence = [*case.evidence(flows), *(f"{case.subject(place)} ruleset: {line}" for line in ruleset)]
+    evidence = [*case.evidence(flows), *(f"{case.subject(place)} ruleset: {stop}" for stop in ruleset)]
     if allowed:
         evidence.append("the account's security groups, network ACLs and routes allow these flows")
     if case.firewalls.stops_itself(place, flows):
         evidence.append(over_loopback(case, place))
     if unread and not ruleset:
         evidence.append(f"{case.subject(place)} ruleset: could not be read{_why_unread(case, place)}")
-    peer = next((f.source if f.source != place else f.destination for f in flows), None)
     return finding(
         "os-firewall-drop",
         case.subject(place),
         summary=f"{case.name(place)} drops new connections on {case.ports(flows)} "
         f"({count(case, flows)}, silent drop)"
-        + (": " + ruleset[0] if ruleset else "; the account's rules allow them"),
+        + (f": {ruleset[0]}" if ruleset else "; the account's rules allow them"),
         evidence=evidence,
-        fields=case.fields(place, peer),
+        **mending(case, place, ruleset),
         at_s=case.at_s(flows),
     )
+
+
+def mending(case: Case, place: int, rules: Sequence[Stop]) -> Mending:
+    """Commands that let the members through these rules; the catalogue's, which look, where none was read."""
+    if not rules:
+        return {}
+    # Over loopback a host is a peer of its own.
+    own = () if case.firewalls.stops_own(place) else (place,)
+    ipv6 = ":" in case.members[place].address
+    peers = [
+        member.address
+        for end, member in enumerate(case.members)
+        if end not in own and (":" in member.address) is ipv6
+    ]
+    mended: Mending = {"commands": firewall_fixes.commands(rules, peers)}
+    if not firewall_fixes.lasting(rules):
+        mended["remediation"] = firewall_fixes.LASTING
+    return mended
 
 
 def over_loopback(case: Case, place: int) -> str:

@@ -6,10 +6,11 @@ import errno
 from typing import Dict, Iterable, Optional, Set, Tuple
 
 from cluster.ports import DEFAULT_EPHEMERAL_PORTS, PortRange
-from diagnosis.host_firewall import Decision, Does, Hook, HostFirewall, Packet
+from diagnosis.host_firewall import HostFirewall
 from diagnosis.host_firewall_parse import parse
 from diagnosis.matrix import Flow, listeners, stopped_at_home
 from diagnosis.membership import Member, Roster
+from diagnosis.ruleset import Decision, Does, Hook, Packet, Stop
 
 Ends = Tuple[Tuple[int, Optional[Decision]], Tuple[int, Optional[Decision]]]
 """(member, what its firewall does) of the destination and of the source."""
@@ -39,11 +40,11 @@ class HostFirewalls:
             if self._parsed[place] is None or self._partial[place]
         )
 
-    def stops(self, flow: Flow, *kinds: Does) -> Optional[Tuple[int, Tuple[str, ...]]]:
+    def stops(self, flow: Flow, *kinds: Does) -> Optional[Tuple[int, Tuple[Stop, ...]]]:
         """(member, rules) of a host that certainly stops the flow in one of these ways."""
         for place, decision in self._both(flow):
             if decision is not None and decision.possible and decision.possible <= set(kinds):
-                return place, decision.lines
+                return place, decision.stops
         return None
 
     def to_itself(self, place: int, port: int) -> Optional[Decision]:
@@ -64,6 +65,10 @@ class HostFirewalls:
         """Whether the host does not even reach its own listeners that these flows are for."""
         return any((place, flow.port) in self._at_home for flow in flows if flow.destination == place)
 
+    def stops_own(self, place: int) -> bool:
+        """Whether the host does not reach one of its own listeners."""
+        return any(own == place for own, _ in self._at_home)
+
     def suspects(self, flow: Flow, *kinds: Does) -> Set[int]:
         """Members whose firewall may stop the flow in one of these ways: unread, or a rule that may fit."""
         return {
@@ -72,9 +77,9 @@ class HostFirewalls:
             if decision is None or (decision.possible & set(kinds))
         }
 
-    def lines(self, flow: Flow, place: int) -> Tuple[str, ...]:
+    def rules(self, flow: Flow, place: int) -> Tuple[Stop, ...]:
         """The rules of one end that may stop the flow."""
-        return next((d.lines for p, d in self._both(flow) if p == place and d is not None), ())
+        return next((d.stops for p, d in self._both(flow) if p == place and d is not None), ())
 
     def redirects(self, flow: Flow) -> Optional[Tuple[int, str]]:
         """(member, rule) of the end whose ruleset sends the flow's connections elsewhere.
@@ -109,7 +114,7 @@ class HostFirewalls:
         if at_home is None or (decision is not None and len(decision.possible) == 1):
             return decision
         # Not read, or not certain; but what stops a host on its own loopback is its firewall.
-        return Decision(possible=frozenset({at_home}), lines=decision.lines if decision is not None else ())
+        return Decision(possible=frozenset({at_home}), stops=decision.stops if decision is not None else ())
 
     def _by_ruleset(self, flow: Flow, place: int, hook: Hook) -> Optional[Decision]:
         """What one end does with the flow's first packet (its reply goes the other way)."""

@@ -7,108 +7,17 @@ rate limit). So a decision is a set of possible verdicts: only one that is alone
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass, field
 from enum import Enum
-from typing import Dict, FrozenSet, Iterable, List, Optional, Set, Tuple, Union
+from typing import FrozenSet, Iterable, List, Optional, Set, Tuple
 
-from cluster.ports import ALL_PORTS, PortRange
-
-
-class Hook(str, Enum):
-    INPUT = "input"
-    OUTPUT = "output"
-
-
-class Does(str, Enum):
-    """What can become of a packet. FALL: the chain ends without a verdict."""
-
-    ACCEPT = "accept"
-    DROP = "drop"
-    REJECT = "reject"
-    FALL = "fall"
+from cluster.ports import PortRange
+from diagnosis.ruleset import Chain, Decision, Does, Hook, Match, Packet, Ports, Rule, Stop, Table, unique
 
 
 class Fit(str, Enum):
     YES = "yes"
     NO = "no"
     MAYBE = "maybe"
-
-
-Ports = Union[int, PortRange]
-"""A port, or the range that an unknown one comes from."""
-
-
-@dataclass(frozen=True)
-class Packet:
-    """A packet of a TCP connection as the host sees it: the first one, or (new=False) the first reply."""
-
-    source: str
-    destination: str
-    port: Ports
-    interface: Optional[str] = None
-    source_port: Ports = ALL_PORTS
-    new: bool = True
-
-
-@dataclass(frozen=True)
-class Match:
-    """One condition. field: iif, oif, state, saddr, daddr, sport, dport, proto, family, or "unknown"."""
-
-    field: str
-    values: Tuple[str, ...] = ()
-    negated: bool = False
-
-
-@dataclass(frozen=True)
-class Rule:
-    """Conditions and a verdict; target: the chain of a jump or goto."""
-
-    text: str
-    matches: Tuple[Match, ...]
-    verdict: str  # accept, drop, reject, jump, goto, return, redirect, any (a verdict map), none
-    target: str = ""
-
-
-@dataclass(frozen=True)
-class Chain:
-    """hook: None = reached by jumps only. policy: of a base chain."""
-
-    name: str
-    hook: Optional[Hook]
-    policy: Does
-    rules: Tuple[Rule, ...]
-
-
-@dataclass(frozen=True)
-class Table:
-    family: str
-    chains: Dict[str, Chain]
-    sets: Dict[str, Tuple[str, ...]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Decision:
-    """possible: every verdict the packet can meet; lines: the rules or policies that stop it."""
-
-    possible: FrozenSet[Does]
-    lines: Tuple[str, ...] = ()
-
-    def surely(self, what: Does) -> bool:
-        return self.possible == {what}
-
-    def then(self, later: Decision) -> Decision:
-        """This decision, and another one where the packet is let through."""
-        if Does.ACCEPT not in self.possible:
-            return self
-        possible = (self.possible - {Does.ACCEPT}) | later.possible
-        return Decision(possible=possible, lines=tuple(dict.fromkeys((*self.lines, *later.lines))))
-
-    def silent(self) -> Decision:
-        """As the far end sees it: whatever stops a reply, the connection just does not come about."""
-        return Decision(
-            possible=frozenset(Does.DROP if does is Does.REJECT else does for does in self.possible),
-            lines=self.lines,
-        )
 
 
 ACCEPTS = Decision(possible=frozenset({Does.ACCEPT}))
@@ -126,7 +35,7 @@ class HostFirewall:
             return ACCEPTS
         version = ipaddress.ip_address(packet.destination).version
         possible: Set[Does] = {Does.ACCEPT}
-        lines: List[str] = []
+        found: List[Stop] = []
         for table in self.tables:
             if table.family not in ("inet", "netdev", "ip" if version == 4 else "ip6"):
                 continue
@@ -138,13 +47,13 @@ class HostFirewall:
                 if Does.FALL in outcomes:
                     outcomes = (outcomes - {Does.FALL}) | {chain.policy}
                     if chain.policy is not Does.ACCEPT:
-                        walk.lines.append(f"chain {chain.name}: policy {chain.policy.value}")
+                        walk.stops.append(Stop(table, chain.name, hook, f"policy {chain.policy.value}"))
                 stops = outcomes - {Does.ACCEPT}
                 possible |= stops
-                lines += walk.lines
+                found += walk.stops
                 if Does.ACCEPT not in outcomes:
                     possible.discard(Does.ACCEPT)
-        return Decision(possible=frozenset(possible), lines=tuple(dict.fromkeys(lines)))
+        return Decision(possible=frozenset(possible), stops=unique(tuple(found)))
 
     def redirects(self, hook: Hook, packet: Packet) -> Tuple[str, ...]:
         """Rules that may send the packet to another port or address than its own."""
@@ -165,16 +74,18 @@ class _Walk:
         self._table = table
         self._packet = packet
         self._hook = hook
-        self.lines: List[str] = []
+        self.stops: List[Stop] = []
         self.redirects: List[str] = []
 
     def run(self, chain: Chain, above: FrozenSet[str]) -> Set[Does]:
         outcomes: Set[Does] = set()
-        for rule in chain.rules:
+        for number, rule in enumerate(chain.rules, 1):
             fit = self._fits(rule)
             if fit is Fit.NO:
                 continue
             met = self._verdict(rule, above | {chain.name})
+            if rule.verdict in ("drop", "reject", "any"):
+                self.stops.append(Stop(self._table, chain.name, self._hook, rule.text, number, rule.handle))
             if met is None:
                 continue
             outcomes |= met - {Does.FALL}
@@ -198,10 +109,7 @@ class _Walk:
         if rule.verdict == "redirect":
             self.redirects.append(rule.text)
         if rule.verdict == "any":
-            self.lines.append(rule.text)
             return {Does.ACCEPT, Does.DROP, Does.FALL}
-        if rule.verdict in (Does.DROP.value, Does.REJECT.value):
-            self.lines.append(rule.text)
         return {Does(rule.verdict)} if rule.verdict in ("accept", "drop", "reject") else None
 
     def _fits(self, rule: Rule) -> Fit:

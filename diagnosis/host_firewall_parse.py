@@ -6,7 +6,8 @@ import re
 import shlex
 from typing import Dict, List, Optional, Tuple
 
-from diagnosis.host_firewall import Chain, Does, Hook, HostFirewall, Match, Rule, Table
+from diagnosis.host_firewall import HostFirewall
+from diagnosis.ruleset import Chain, Does, Hook, Match, Rule, Table, Tool
 
 _NFT_HOOKS = {
     "input": Hook.INPUT,
@@ -22,9 +23,11 @@ _IPTABLES_HOOKS = {
     "OUTPUT": Hook.OUTPUT,
     "POSTROUTING": Hook.OUTPUT,
 }
-_TABLE = re.compile(r"^table (\w+) \S+ \{[^\n]*\n(.*?)^\}", re.MULTILINE | re.DOTALL)
+_IPTABLES_TABLES = ("filter", "nat", "mangle", "raw", "security")
+_TABLE = re.compile(r"^table (\w+) (\S+) \{[^\n]*\n(.*?)^\}", re.MULTILINE | re.DOTALL)
 _BLOCK = re.compile(r"^[ \t]+(set|map|chain) (\S+) \{[^\n]*\n(.*?)^[ \t]{1,4}\}", re.MULTILINE | re.DOTALL)
 _BASE_CHAIN = re.compile(r"type \w+ hook (\w+)")
+_HANDLE = re.compile(r" # handle (\d+)$")  # of `nft -a`
 _POLICY = re.compile(r"policy (\w+)")
 _VERDICTS = ("accept", "drop", "reject", "jump", "goto", "return")
 _OTHER_PROTOCOLS = ("udp", "icmp", "icmpv6", "sctp", "dccp", "esp", "ah", "udplite")
@@ -59,7 +62,7 @@ _INTERFACES = {"iif": "iif", "iifname": "iif", "oif": "oif", "oifname": "oif"}
 
 
 def parse(text: str) -> Optional[HostFirewall]:
-    """Read a ruleset; "" is a host without rules, None a text in which no table is found.
+    """Read a ruleset, with nft's handles or without; "" is a host without rules, None a text without tables.
 
     A match that is not understood makes its rule uncertain, never absent.
     """
@@ -70,7 +73,7 @@ def parse(text: str) -> Optional[HostFirewall]:
 
 def _nft(text: str) -> List[Table]:
     tables = []
-    for family, body in _TABLE.findall(text):
+    for family, table, body in _TABLE.findall(text):
         sets: Dict[str, Tuple[str, ...]] = {}
         chains: Dict[str, Chain] = {}
         for kind, name, inner in _BLOCK.findall(body):
@@ -80,7 +83,10 @@ def _nft(text: str) -> List[Table]:
                 elements = re.search(r"elements = \{(.*?)\}", inner, re.DOTALL)
                 words = elements.group(1).split(",") if elements else []
                 sets[name] = tuple(word.split()[0] for word in words if word.strip())
-        tables.append(Table(family=family, chains=chains, sets=sets))
+        # What iptables-nft made is nft's to list and iptables' to change.
+        by_iptables = table in _IPTABLES_TABLES and not _IPTABLES_HOOKS.keys().isdisjoint(chains)
+        tool = Tool.IPTABLES if by_iptables and family in ("ip", "ip6") else Tool.NFT
+        tables.append(Table(family=family, chains=chains, sets=sets, name=table, tool=tool))
     return tables
 
 
@@ -113,7 +119,9 @@ def _joined(body: str) -> List[str]:
 
 
 def _nft_rule(line: str) -> Rule:
-    words = _words(line)
+    listed = _HANDLE.search(line)
+    text = line[: listed.start()] if listed else line
+    words = _words(text)
     matches: List[Match] = []
     verdict, target = "none", ""
     place = 0
@@ -139,7 +147,8 @@ def _nft_rule(line: str) -> Rule:
         else:
             matches.append(Match(field="unknown"))
             place += 1
-    return Rule(text=line, matches=tuple(matches), verdict=verdict, target=target)
+    handle = int(listed.group(1)) if listed else None
+    return Rule(text=text, matches=tuple(matches), verdict=verdict, target=target, handle=handle)
 
 
 def _take(words: List[str], place: int, name: str, matches: List[Match]) -> int:
@@ -163,10 +172,11 @@ def _iptables(lines: List[str]) -> List[Table]:
     tables: List[Table] = []
     policies: Dict[str, str] = {}
     rules: Dict[str, List[Rule]] = {}
-    name, family = "", "ip"
+    name, family, tool = "", "ip", Tool.IPTABLES
     for line in lines:
         if line.startswith("#"):
             family = "ip6" if "ip6tables" in line else "ip"
+            tool = _iptables_tool(line)
         elif line.startswith("*"):
             name, policies, rules = line[1:].strip(), {}, {}
         elif line.startswith(":"):
@@ -177,8 +187,17 @@ def _iptables(lines: List[str]) -> List[Table]:
             words = shlex.split(line)
             rules.setdefault(words[1], []).append(_iptables_rule(line, words[2:]))
         elif name:
-            tables.append(Table(family=family, chains=_iptables_chains(policies, rules)))
+            chains = _iptables_chains(policies, rules)
+            tables.append(Table(family=family, chains=chains, name=name, tool=tool))
     return tables
+
+
+def _iptables_tool(header: str) -> Tool:
+    """iptables is two programs since 1.8, of which the one on nf_tables signs as such."""
+    release = re.search(r" v(\d+)\.(\d+)", header)
+    two = release is not None and (int(release.group(1)), int(release.group(2))) >= (1, 8)
+    legacy = two and "nf_tables" not in header and "-nft-" not in header
+    return Tool.IPTABLES_LEGACY if legacy else Tool.IPTABLES
 
 
 def _iptables_chains(policies: Dict[str, str], rules: Dict[str, List[Rule]]) -> Dict[str, Chain]:

@@ -84,13 +84,14 @@ def judge(
 
 
 def _unique(found: Iterable[Finding]) -> List[Finding]:
-    """One finding a cause and subject, evidence joined, first cause first."""
+    """One finding a cause and subject, evidence and commands joined, first cause first."""
     by_key: Dict[Tuple[str, str], Finding] = {}
     for item in found:
         known = by_key.setdefault((item.id, item.subject), item)
         if known is not item:
             evidence = tuple(dict.fromkeys((*known.evidence, *item.evidence)))
-            by_key[item.id, item.subject] = dataclasses.replace(known, evidence=evidence)
+            commands = tuple(dict.fromkeys((*known.commands, *item.commands)))
+            by_key[item.id, item.subject] = dataclasses.replace(known, evidence=evidence, commands=commands)
     return sorted(by_key.values(), key=_first_first)
 
 

@@ -8,10 +8,11 @@ from typing import Dict, Sequence, Set, Tuple
 
 from diagnosis.case import Case
 from diagnosis.causes import finding
-from diagnosis.host_firewall import Does
+from diagnosis.drops import mending
 from diagnosis.matrix import Flow, listeners
 from diagnosis.opinion import Opinion, total, undetermined
 from diagnosis.report import ConnectOutcome, Listener
+from diagnosis.ruleset import Does, unique
 
 
 def judge_own_host(case: Case) -> Opinion:
@@ -52,12 +53,12 @@ def _own_listeners(case: Case) -> Opinion:
 def _stops_itself(case: Case, place: int, failed: Sequence[Listener]) -> Opinion:
     cause_id, verdict = _STOPPED[failed[0].errno or 0]
     decisions = [case.firewalls.to_itself(place, item.port) for item in failed]
-    rules = tuple(dict.fromkeys(line for found in decisions if found for line in found.lines))
+    rules = unique(tuple(stop for found in decisions if found for stop in found.stops))
     ports = ", ".join(str(item.port) for item in failed)
     report = case.members[place].report
     started_at = report.started_at if report else None
     words = f"{case.name(place)} does not reach its own listeners on {ports}"
-    evidence = [f"{case.subject(place)} ruleset: {line}" for line in rules]
+    evidence = [f"{case.subject(place)} ruleset: {stop}" for stop in rules]
     evidence.append(
         f"connect to {case.members[place].address} from itself: {os.strerror(failed[0].errno or 0)}"
     )
@@ -75,7 +76,7 @@ def _stops_itself(case: Case, place: int, failed: Sequence[Listener]) -> Opinion
         case.subject(place),
         summary=f"{words}: its firewall stops new connections" + (f": {rules[0]}" if rules else ""),
         evidence=evidence,
-        fields={**case.fields(place), "peer_cidr": f"{case.members[place].address}/32"},
+        **mending(case, place, rules),
         at_s=started_at,
     )
     return Opinion(causes=(found,))

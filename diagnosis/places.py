@@ -7,11 +7,11 @@ from typing import List, Optional, Set, Tuple
 from diagnosis.case import Case
 from diagnosis.causes import finding
 from diagnosis.drops import ask_hosts, ask_rules, flow_order, host_drops
-from diagnosis.host_firewall import Does
 from diagnosis.matrix import Flow, Pair
 from diagnosis.opinion import NOTHING, Opinion, total
 from diagnosis.patterns import FEW_PAIRS, Isolated, Pattern, Side, find
 from diagnosis.report import Finding, PortKind
+from diagnosis.ruleset import Does
 
 
 def judge_places(case: Case, left: Set[Flow], working: Set[Flow]) -> Opinion:
@@ -57,7 +57,7 @@ class _Places:
         subject = case.subject(node)
         clear = all(node not in self._walls.suspects(flow, Does.DROP) for flow in flows)
         if all(case.rules_block(flow) is False for flow in flows):
-            if not clear and all(self._walls.lines(flow, node) for flow in flows):
+            if not clear and all(self._walls.rules(flow, node) for flow in flows):
                 return Opinion(causes=(host_drops(case, sorted(flows, key=flow_order), node, ()),))
             options = self._host_options(flows, subject, drops=not clear)
             return ask_hosts(case, options, flows, case.evidence(flows), node)
@@ -140,7 +140,7 @@ class _Places:
             place
             for place in (pair[1], pair[0])
             if any(
-                place in self._walls.suspects(flow, Does.DROP) and not self._walls.lines(flow, place)
+                place in self._walls.suspects(flow, Does.DROP) and not self._walls.rules(flow, place)
                 for flow in flows
             )
         ]

@@ -14,12 +14,12 @@ from typing import Dict, List, Set
 from diagnosis.case import Case
 from diagnosis.causes import finding
 from diagnosis.drops import ask_hosts, flow_order, host_drops
-from diagnosis.host_firewall import Does
 from diagnosis.matrix import Flow, Pair
 from diagnosis.opinion import NOTHING, Opinion, total
 from diagnosis.places import judge_places
 from diagnosis.report import ConnectOutcome, PortKind
 from diagnosis.rules_say import rules_say
+from diagnosis.ruleset import Does, Stop
 
 
 def judge_timeouts(case: Case) -> Opinion:
@@ -59,13 +59,13 @@ class _Timeouts:
     def _dropped_by_hosts(self) -> Opinion:
         """Flows that a host's ruleset certainly drops (or stops one way or another)."""
         at: Dict[int, List[Flow]] = {}
-        rules: Dict[int, List[str]] = {}
+        rules: Dict[int, List[Stop]] = {}
         for flow in sorted(self._left, key=flow_order):
             stopped = self._walls.stops(flow, Does.DROP, Does.REJECT)
             if stopped is not None:
-                place, lines = stopped
+                place, stops = stopped
                 at.setdefault(place, []).append(flow)
-                rules.setdefault(place, []).extend(lines)
+                rules.setdefault(place, []).extend(stops)
         for flows in at.values():
             self._left -= set(flows)
         return Opinion(causes=tuple(host_drops(self._case, at[p], p, rules[p]) for p in sorted(at)))
@@ -76,7 +76,7 @@ class _Timeouts:
         for flow in sorted(self._left, key=flow_order):
             if self._case.rules_block(flow) is False:
                 suspects = self._walls.suspects(flow, Does.DROP)
-                if len(suspects) == 1 and all(self._walls.lines(flow, place) for place in suspects):
+                if len(suspects) == 1 and all(self._walls.rules(flow, place) for place in suspects):
                     at.setdefault(next(iter(suspects)), []).append(flow)
         for flows in at.values():
             self._left -= set(flows)

@@ -127,7 +127,7 @@ def _nf_tables() -> Tuple[List[str], List[str]]:
         texts = _through_iptables(tables)
         if texts:
             return texts, [f"{why}, but nft is not installed: only what iptables made was read"]
-    return _run(("nft",), ("list", "ruleset"), why)
+    return _run(("nft",), ("-a", "list", "ruleset"), why)  # with the handles that a remedy names
 
 
 def _through_iptables(tables: Sequence[str]) -> List[str]:

@@ -8,10 +8,6 @@ _SHOW_FIREWALL = (
     "sudo nft list ruleset",
     "sudo iptables-save",
 )
-_ALLOW_MEMBERS = (
-    "sudo firewall-cmd --permanent --zone=trusted --add-source={peer_cidr} && sudo firewall-cmd --reload",
-    "sudo ufw allow from {peer_cidr}",
-)
 
 CAUSES = (
     Cause(
@@ -142,9 +138,9 @@ CAUSES = (
         "looks like a security group from outside, but AWS's rules allow the flow.",
         decided_by="the flow times out and the node's ruleset drops it, or the node does not reach itself",
         seen_in=(LIVE,),
-        remediation="Let the members through the node's own firewall; the security group is the cluster's "
-        "wall.",
-        commands=(*_SHOW_FIREWALL, *_ALLOW_MEMBERS),
+        remediation="Let the members through the node's own firewall, with the tool that made its rules "
+        "(nft, iptables, ufw or firewall-cmd); the security group is the cluster's wall.",
+        commands=_SHOW_FIREWALL,
         explains=MESH_ECHOES,
     ),
     Cause(
@@ -156,9 +152,9 @@ CAUSES = (
         'drop. "Connection refused" is never a security group.',
         decided_by="refused or unreachable at once while the target's listener is proven",
         seen_in=(LIVE, LOG),
-        remediation="Let the members through the node's own firewall; the security group is the cluster's "
-        "wall.",
-        commands=(*_SHOW_FIREWALL, *_ALLOW_MEMBERS),
+        remediation="Let the members through the node's own firewall, with the tool that made its rules "
+        "(nft, iptables, ufw or firewall-cmd); the security group is the cluster's wall.",
+        commands=_SHOW_FIREWALL,
         explains=MESH_ECHOES,
     ),
     Cause(

@@ -97,6 +97,7 @@ FAULTS: tuple[Fault, ...] = (
         expected=(("os-firewall-drop", "node:2"),),
         injection=OnNode(rank=2, script=nft(f"ct state new {GLOO_PORTS} drop"), undo=NO_NFT),
         at_boot=True,
+        commands_mend=True,
     ),
     Fault(
         id="os-firewall-drop-policy",
@@ -104,6 +105,7 @@ FAULTS: tuple[Fault, ...] = (
         expected=(("os-firewall-drop", "node:2"),),
         injection=OnNode(rank=2, script=nft(AS_UFW_DOES, policy="drop"), undo=NO_NFT),
         at_boot=True,
+        commands_mend=True,
     ),
     Fault(
         id="os-firewall-drop-stateless",
@@ -111,12 +113,14 @@ FAULTS: tuple[Fault, ...] = (
         expected=(("os-firewall-drop", "node:2"),),
         injection=OnNode(rank=2, script=nft(f"ip saddr 10.0.0.0/8 {GLOO_PORTS} counter drop"), undo=NO_NFT),
         at_boot=True,
+        commands_mend=True,
     ),
     Fault(
         id="os-firewall-drop-one-peer",
         title="node 1's own firewall drops what node 3 opens",
         expected=(("os-firewall-drop", "node:1"),),
         injection=OnNode(rank=1, script=nft("ip saddr {address3} ct state new drop"), undo=NO_NFT),
+        commands_mend=True,
     ),
     Fault(
         id="os-firewall-drop-outbound",
@@ -124,6 +128,7 @@ FAULTS: tuple[Fault, ...] = (
         expected=(("os-firewall-drop", "node:1"),),
         injection=OnNode(rank=1, script=nft(f"ct state new {GLOO_PORTS} drop", hook="output"), undo=NO_NFT),
         at_boot=True,
+        commands_mend=True,
     ),
     Fault(
         id="os-firewall-reject",
@@ -131,6 +136,7 @@ FAULTS: tuple[Fault, ...] = (
         expected=(("os-firewall-reject", "node:2"),),
         injection=OnNode(rank=2, script=nft(f"ct state new {GLOO_PORTS} reject with tcp reset"), undo=NO_NFT),
         at_boot=True,
+        commands_mend=True,
     ),
     Fault(
         id="os-firewall-reject-prohibited",
@@ -138,6 +144,7 @@ FAULTS: tuple[Fault, ...] = (
         expected=(("os-firewall-reject", "node:2"),),
         injection=OnNode(rank=2, script=nft(f"{AS_UFW_DOES}reject with icmpx admin-prohibited"), undo=NO_NFT),
         at_boot=True,
+        commands_mend=True,
     ),
     Fault(
         id="one-way-block",

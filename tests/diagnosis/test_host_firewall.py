@@ -8,8 +8,8 @@ from typing import Set
 
 import pytest
 
-from diagnosis.host_firewall import Does, Hook, Packet
 from diagnosis.host_firewall_parse import parse
+from diagnosis.ruleset import Does, Hook, Packet
 
 ACCEPT, DROP, REJECT = Does.ACCEPT, Does.DROP, Does.REJECT
 
@@ -102,7 +102,8 @@ def test_the_rule_that_stops_a_packet_is_quoted() -> None:
     firewall = parse(NFT)
     assert firewall is not None
     packet = Packet(source="10.0.0.1", destination="10.0.0.8", port=40000)
-    assert firewall.decide(Hook.INPUT, packet).lines == ("ip saddr @peers tcp dport 32768-60999 drop",)
+    (stop,) = firewall.decide(Hook.INPUT, packet).stops
+    assert str(stop) == "ip saddr @peers tcp dport 32768-60999 drop (table inet filter, chain base, rule 1)"
 
 
 def test_the_interface_decides_where_a_rule_names_one() -> None:

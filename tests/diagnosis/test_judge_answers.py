@@ -11,6 +11,8 @@ from tests.cluster.world import cluster
 from tests.diagnosis.builders import (
     MASTER_ONLY,
     MASTER_PORT,
+    STARTED_AT,
+    change,
     diagnose,
     dies,
     drops,
@@ -29,6 +31,12 @@ from tests.diagnosis.rulesets import (
     REJECT_ALL,
 )
 
+
+def into_2_on_gloos_ports(s: int, d: int, p: int) -> bool:
+    """Node 2 serves everybody on MASTER_PORT only."""
+    return d == 2 and p != MASTER_PORT
+
+
 ANSWERS = {
     "one direction dies silently, the other is refused": (
         unread_firewalls(
@@ -38,23 +46,83 @@ ANSWERS = {
                 ConnectOutcome.REFUSED,
             )
         ),
-        [("os-firewall-reject", "node:0")],
-        [("pair-blocked", "pair:0>1"), ("one-way-block", "pair:0>1"), ("os-firewall-drop", "node:1")],
+        [],
+        [
+            ("pair-blocked", "pair:0>1"),
+            ("one-way-block", "pair:0>1"),
+            ("os-firewall-drop", "node:1"),
+            ("os-firewall-reject", "pair:1>0"),
+            ("peer-died", "node:0"),
+            ("proxy-sidecar", "pair:1>0"),
+        ],
     ),
     "a rejecting ruleset": (
         on_host(dies(healthy(), into_2, ConnectOutcome.UNREACHABLE), [2], firewall_rules=REJECT_ALL),
         [("os-firewall-reject", "node:2")],
         [],
     ),
-    "refused, firewalls unread": (
+    "refused on every port, firewalls unread": (
         unread_firewalls(dies(healthy(), into_2, ConnectOutcome.REFUSED)),
+        [],
+        [("os-firewall-reject", "node:2"), ("peer-died", "node:2"), ("proxy-sidecar", "node:2")],
+    ),
+    "unreachable on every port, firewalls unread": (
+        unread_firewalls(dies(healthy(), into_2, ConnectOutcome.UNREACHABLE)),
+        [],
+        [("os-firewall-reject", "node:2"), ("host-unreachable", "node:2")],
+    ),
+    "refused on Gloo's ports while MASTER_PORT serves everybody, firewalls unread": (
+        unread_firewalls(dies(healthy(), into_2_on_gloos_ports, ConnectOutcome.REFUSED)),
         [("os-firewall-reject", "node:2")],
         [],
+    ),
+    "unreachable on Gloo's ports while MASTER_PORT serves everybody, firewalls unread": (
+        unread_firewalls(dies(healthy(), into_2_on_gloos_ports, ConnectOutcome.UNREACHABLE)),
+        [("os-firewall-reject", "node:2")],
+        [],
+    ),
+    "what one node opens is refused on Gloo's ports by everybody, firewalls unread": (
+        unread_firewalls(
+            dies(healthy(), lambda s, d, p: s == 1 and p != MASTER_PORT, ConnectOutcome.REFUSED)
+        ),
+        [("os-firewall-reject", "node:1")],
+        [],
+    ),
+    "one pair is refused on Gloo's ports, firewalls unread": (
+        unread_firewalls(
+            dies(healthy(), lambda s, d, p: (s, d) == (0, 2) and p != MASTER_PORT, ConnectOutcome.REFUSED)
+        ),
+        [],
+        [("os-firewall-reject", "node:2"), ("os-firewall-reject", "node:0")],
+    ),
+    "one pair is refused on Gloo's ports, only the source's firewall unread": (
+        on_host(
+            dies(healthy(), lambda s, d, p: (s, d) == (0, 2) and p != MASTER_PORT, ConnectOutcome.REFUSED),
+            [0],
+            firewall_rules=None,
+        ),
+        [("os-firewall-reject", "node:0")],
+        [],
+    ),
+    "refused on Gloo's ports by a process that ended meanwhile, firewalls unread": (
+        change(
+            unread_firewalls(dies(healthy(), into_2_on_gloos_ports, ConnectOutcome.REFUSED)),
+            2,
+            finished_at=STARTED_AT + 0.5,
+            listens_until=STARTED_AT + 60,
+        ),
+        [],
+        [("os-firewall-reject", "node:2"), ("peer-died", "node:2"), ("proxy-sidecar", "node:2")],
     ),
     "refused by nobody's ruleset": (
         dies(healthy(), into_2, ConnectOutcome.REFUSED),
         [],
-        [("os-firewall-reject", "pair:0>2"), ("peer-died", "node:2")],
+        [("peer-died", "node:2"), ("proxy-sidecar", "node:2"), ("os-firewall-reject", "node:2")],
+    ),
+    "unreachable by nobody's ruleset": (
+        dies(healthy(), into_2, ConnectOutcome.UNREACHABLE),
+        [],
+        [("host-unreachable", "node:2"), ("os-firewall-reject", "node:2")],
     ),
     "no route": (
         dies(healthy(), lambda s, d, p: s == 1, ConnectOutcome.UNREACHABLE, errno=errno.ENETUNREACH),
@@ -166,6 +234,13 @@ def test_a_wrong_answer_is_named_where_it_decides(name: str) -> None:
     assert diagnosis.consequences == ()
     assert diagnosis.verdict is Verdict.FAIL
     assert (diagnosis.next_command is None) == (not candidates)
+
+
+def test_the_command_shows_listener_and_ruleset_where_both_are_open() -> None:
+    """One command tells a firewall from a process that is gone, on the node that was not read."""
+    diagnosis = diagnose(unread_firewalls(dies(healthy(), into_2, ConnectOutcome.REFUSED)))
+    assert diagnosis.next_command == ("sudo sh -c 'ss -ltn; nft list ruleset'  # on node 2 (n2, 10.20.1.12)")
+    assert "node:2 ruleset: could not be read" in diagnosis.candidates[0].evidence
 
 
 def test_refused_is_never_a_security_group() -> None:

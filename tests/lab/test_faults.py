@@ -60,7 +60,21 @@ def named(diagnosis: Diagnosis) -> list[tuple[str, str]]:
 
 
 def run_printed(scene: Scene, diagnosis: Diagnosis) -> None:
-    """Every command of every cause, as it was printed, with the AWS CLI."""
+    """Every command of every cause, as it was printed: on the node that it is of, or with the AWS CLI."""
+    on_nodes = [
+        (int(found.subject.rpartition(":")[2]), command.removeprefix("sudo "))
+        for found in diagnosis.causes
+        for command in found.commands
+        if command.startswith("sudo ")
+    ]
+    for rank, command in on_nodes:
+        scene.on_node(rank, command)
+    if not on_nodes:
+        with scene.firewall_follows():
+            run_with_aws_cli(scene, diagnosis)
+
+
+def run_with_aws_cli(scene: Scene, diagnosis: Diagnosis) -> None:
     environment = toolchain.process_environment(
         toolchain.environment(scene.lab.endpoint_url, scene.lab.region)
     )
@@ -134,8 +148,7 @@ def test_a_fault_raises_exactly_its_causes(stage: Stage, fault: Fault) -> None:
         assert named(found) == sorted(fault.expected)
         assert (found.verdict, found.candidates, found.exposed) == (fault.verdict, (), ())
         if fault.commands_mend:
-            with scene.firewall_follows():
-                run_printed(scene, found)
+            run_printed(scene, found)
             mended = fault.check(scene)
             assert (mended.verdict, mended.causes, mended.unanswered) == (Verdict.PASS, (), ())
 
