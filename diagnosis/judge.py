@@ -16,6 +16,7 @@ from diagnosis.answers import judge_answers
 from diagnosis.case import Case
 from diagnosis.causes import ORDER, cause, finding
 from diagnosis.launch import judge_launch
+from diagnosis.leftover import judge_leftover
 from diagnosis.membership import Expectation, take_roll
 from diagnosis.names import judge_names, unread_names
 from diagnosis.nodes import judge_nodes, slowest
@@ -31,7 +32,7 @@ __all__ = ["Expectation", "judge"]
 T = TypeVar("T")
 
 # What is told of a node, or of all nodes side by side, without a probe between them.
-_AROUND = (judge_launch, judge_ranks, judge_names, judge_advertised, judge_skew)
+_AROUND = (judge_launch, judge_leftover, judge_ranks, judge_names, judge_advertised, judge_skew)
 
 
 def judge(

@@ -9,6 +9,7 @@ from diagnosis import environment
 from diagnosis.case import NAMED_AT_MOST, Case
 from diagnosis.causes import finding
 from diagnosis.claims import claims, environments, odd_ones, started, variable, where
+from diagnosis.leftover import misleading
 from diagnosis.membership import Member
 from diagnosis.opinion import Opinion, total
 from diagnosis.report import Finding
@@ -34,7 +35,12 @@ def judge_launch(case: Case) -> Opinion:
 
 def _missing(case: Case) -> List[Finding]:
     """env-missing, where env:// is in use: some node has RANK, or this one a part of the four."""
-    by_place = environments(case)
+    # Where another launcher's variables are left over, what is missing beside them says nothing.
+    by_place = {
+        place: values
+        for place, values in environments(case).items()
+        if misleading(case.members[place]) is None
+    }
     env_in_use = any("RANK" in values for values in by_place.values())
     by_names: Dict[Tuple[str, ...], List[int]] = {}
     for place, values in by_place.items():

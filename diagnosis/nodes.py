@@ -93,7 +93,7 @@ def _collective(case: Case) -> Opinion:
         elif result.outcome is not Verdict.PASS:
             words = f"{member.subject}: the all_reduce is {result.outcome.value}"
             opinions.append(Opinion(unanswered=(words,)))
-        elif result.world_size != case.expectation.nodes:
+        elif result.world_size != _planned(case, place):
             opinions.append(Opinion(causes=(_other_world(case, place, result),)))
     return total(opinions) + _unnamed(case, unnamed)
 
@@ -130,8 +130,14 @@ def _result_cause(case: Case, place: int, result: CollectiveResult) -> Optional[
     )
 
 
+def _planned(case: Case, place: int) -> int:
+    """How many ranks the all_reduce should have."""
+    report = case.members[place].report
+    return (report.processes if report else None) or case.expectation.nodes
+
+
 def _other_world(case: Case, place: int, result: CollectiveResult) -> Finding:
-    nodes = case.expectation.nodes
+    nodes = _planned(case, place)
     return finding(
         "world-size-mismatch",
         case.subject(place),

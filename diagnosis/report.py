@@ -84,6 +84,7 @@ class PairProbe:
     unacknowledged: Optional[bool] = None
     garbled: Optional[bool] = None
     clock_offset_s: Optional[float] = None
+    started_by: Optional[str] = None  # the nearest process of a launcher above the probe; None = none is seen
     clock_error_s: Optional[float] = None
 
 
@@ -105,6 +106,7 @@ class HostFacts:
     environment: Dict[str, str] = field(default_factory=dict)  # the distributed variables that are set
     versions: Dict[str, str] = field(default_factory=dict)  # python, kernel, os, torch when known
     clock_offset_s: Optional[float] = None  # this clock minus true time, as chrony knows it
+    started_by: Optional[str] = None  # the nearest process of a launcher above; None = none is seen
 
 
 @dataclass(frozen=True)
@@ -136,9 +138,10 @@ class StepFailure:
 class NodeReport:
     """One node's row.
 
-    member_id: unique and stable: the EC2 instance id, else "host:pid".
+    member_id: unique and stable: the EC2 instance id, else "ADDRESS-PID", with "-rank-N" of a launcher.
     rank: claimed rank (torchrun, Slurm); None = to be given by sorted address.
-    world_size: claimed world size; None = the cluster's configuration decides.
+    world_size: claimed world size, in members; None = the cluster's configuration decides.
+    processes: claimed size of the job where a member runs several of its ranks; None = one each.
     members: member_id -> address as this node saw the cluster when it began to probe.
     listens_until: its listeners stay open for later peers until then, or until a verdict stands.
     """
@@ -150,6 +153,7 @@ class NodeReport:
     schema_version: int = SCHEMA_VERSION
     rank: Optional[int] = None
     world_size: Optional[int] = None
+    processes: Optional[int] = None
     master_address: Optional[str] = None
     master_port: Optional[int] = None
     booted_at: Optional[float] = None

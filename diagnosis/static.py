@@ -30,8 +30,7 @@ CANDIDATE_OF: Mapping[str, str] = {
 """What an unread document could hide; everything else is about routes."""
 
 READS_ONE: Mapping[str, str] = {
-    "pl": "get-managed-prefix-list-entries --prefix-list-id {0} --output json "
-    "> prefix-list-entries.{0}.json",
+    "pl": "get-managed-prefix-list-entries --prefix-list-id {0} --output json > prefix-list-entries.{0}.json",
     "pcx": "describe-vpc-peering-connections --vpc-peering-connection-ids {0} --output json",
     "tgw": "describe-transit-gateway-attachments --filters Name=transit-gateway-id,Values={0} --output json",
     "vgw": "describe-vpn-connections --filters Name=vpn-gateway-id,Values={0} --output json",

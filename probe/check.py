@@ -9,20 +9,18 @@ import time
 from dataclasses import dataclass
 from typing import Iterator, Mapping, Optional
 
-from diagnosis.report import CollectiveResult, Diagnosis, NodeReport, StepFailure, Verdict
+from diagnosis.report import CollectiveResult, Diagnosis, StepFailure, Verdict
 from probe.alone import without_meeting
 from probe.board import BoardError
-from probe.by_launcher import LAUNCHER_VARIABLES, unfinished_place
 from probe.collective_stage import prove_collective
 from probe.discover import by_ec2 as place_on_ec2
 from probe.discover import is_deployed, read_config, take_place
-from probe.join import LEFT, leave, stands_for
-from probe.members import Member
+from probe.join import announce, leave, stands_for
 from probe.node_files import keep_node_files
-from probe.place import DiscoverError, EnvironmentIncomplete, Place, Wish
-from probe.preflight import distributed_environment, read_host_facts
-from probe.rows import MESH_ROW, Say, dump, read_reports, row_names
+from probe.place import DiscoverError, EnvironmentIncomplete, LaunchConflicted, Place, Wish
+from probe.rows import MESH_ROW, Say, read_reports, row_names
 from probe.run import await_verdict, bench_for, prove_mesh, report_failure
+from probe.unstarted import env_missing, launchers_disagree, tell_others
 from probe.verdict import COLLECTIVE, MESH, Bench
 
 
@@ -52,42 +50,23 @@ def check(wish: Wish, say: Say, *, collective: bool) -> Iterator[Answer]:
             yield Answer(diagnosis=keep_node_files(place, diagnosis, say), shown=shown)
             leave(bench)
     except EnvironmentIncomplete as error:
-        _tell_others(wish, environ, say)
-        yield Answer(diagnosis=_env_missing(str(error), environ))
+        tell_others(wish, environ, say)
+        yield Answer(diagnosis=env_missing(str(error), environ))
+    except LaunchConflicted as error:
+        tell_others(wish, environ, say, claim=error.conflict.right)
+        yield Answer(diagnosis=launchers_disagree(error.conflict))
 
 
 def prove(bench: Bench, environ: Mapping[str, str], *, collective: bool) -> Diagnosis:
     """The mesh, then (where it passed, and there is torch) an all_reduce."""
-    diagnosis = await_verdict(bench, MESH) if bench.place.local_rank else prove_mesh(bench, environ)
+    if bench.place.local_rank:
+        announce(bench)
+        diagnosis = await_verdict(bench, MESH)
+    else:
+        diagnosis = prove_mesh(bench, environ)
     if collective and diagnosis.verdict is Verdict.PASS:
         diagnosis = _collective(bench, diagnosis, environ)
     return diagnosis
-
-
-def _tell_others(wish: Wish, environ: Mapping[str, str], say: Say) -> None:
-    """Leave a row without probes, so that the others name this member's fault and do not wait for it."""
-    place = unfinished_place(wish, environ)
-    if place is None:
-        return
-    own = Member(member_id=place.member_id, address=place.address, master_port=0, ports=())
-    row = NodeReport(
-        run=place.run,
-        member_id=place.member_id,
-        address=place.address,
-        name=place.name,
-        rank=place.rank,
-        world_size=place.world_size,
-        master_address=place.master_address,
-        started_at=time.time(),
-        finished_at=time.time(),
-        host=read_host_facts(place.address, environ),
-    )
-    try:
-        place.board.post(own.registration(), b"")
-        place.board.post(MESH_ROW, dump(row))
-        place.board.post(LEFT, b"")
-    except BoardError as error:
-        say(f"the other members could not be told: {error}")
 
 
 def _collective(bench: Bench, mesh: Diagnosis, environ: Mapping[str, str]) -> Diagnosis:
@@ -174,18 +153,3 @@ def _with_run(wish: Wish, say: Say) -> Wish:
     run = f"{read_config(wish.config_path).run}-check-{int(time.time())}"
     say(f"run on every other node, now: check --run {run}")
     return dataclasses.replace(wish, run=run)
-
-
-def _env_missing(text: str, environ: Mapping[str, str]) -> Diagnosis:
-    from diagnosis.causes import finding  # noqa: PLC0415 - the catalogue, only where it is needed
-
-    seen = distributed_environment(environ)
-    missing = [name for name in LAUNCHER_VARIABLES if not environ.get(name)]
-    cause = finding(
-        "env-missing",
-        f"node:{environ['RANK']}" if environ.get("RANK", "").isdigit() else "cluster",
-        summary=text,
-        evidence=tuple(f"{name}={value}" for name, value in seen.items()),
-        fields={"name": missing[0]},
-    )
-    return Diagnosis(verdict=Verdict.FAIL, causes=(cause,))

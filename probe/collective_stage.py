@@ -105,7 +105,7 @@ def _collective(
     task = CollectiveTask(
         rank=turn(place, members),
         world_size=place.nodes,
-        master_address=members[0].address,
+        master_address=_rank_0(members).address,
         master_port=place.master_port or 0,
         interface=interface_of(place.address, read_interfaces()) or "",
         bytes=place.collective_bytes,
@@ -114,6 +114,11 @@ def _collective(
     )
     variables = {**environ, **place.variables}
     return run_in_process(task, variables, bench.say, lambda: _await_ready(bench, clock))
+
+
+def _rank_0(members: Tuple[Member, ...]) -> Member:
+    """The member on which torch's store is to run: the one that claims rank 0, else the first by address."""
+    return next((member for member in members if member.member_id.endswith("-rank-0")), members[0])
 
 
 def _collective_row(

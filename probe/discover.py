@@ -1,7 +1,7 @@
 """This node's place in a cluster: who it is, how many must meet, and where they meet.
 
-Five ways: EC2 (the configuration that user data wrote, and the metadata service), the
-environment of torchrun or another launcher, Slurm's, a host file, and a meeting place given by hand.
+Ways to it: EC2 (the configuration that user data wrote, and the metadata service), the variables
+of torchrun, Slurm, MPI or another launcher, a host file, and a shared place with a count.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import contextlib
 import json
 import os
 import socket
-from typing import Iterator, Mapping
+from typing import Iterator, Mapping, Optional
 
 from cluster.node_config import CONFIG_PATH, NodeConfig
 from cluster.serial import DecodeError, decode
-from probe.board import DirectoryBoard
-from probe.by_launcher import DECIDING_VARIABLES, LAUNCHER_VARIABLES, by_environment, by_hosts
-from probe.hosts import by_slurm
+from diagnosis.launchers import SLURM, batch_script
+from probe.by_launcher import LAUNCHER_VARIABLES, by_environment, hostfile_place, launcher_variables
+from probe.meeting import on_a_port, shared_board
 from probe.place import (
     DEFAULT_DEADLINE_S,
     DEFAULT_MASTER_PORT,
@@ -31,38 +31,53 @@ from probe.place import (
 
 @contextlib.contextmanager
 def take_place(wish: Wish, environ: Mapping[str, str]) -> Iterator[Place]:
-    """This node's place by the first way that applies: `--meet`, `--hostfile`, Slurm, the environment, EC2.
+    """This node's place by the first way that applies: a shared place with a count, a host file, a
+    launcher's variables, EC2.
 
     Raises:
         DiscoverError, BoardError: what is missing or wrong.
     """
-    if wish.meet and not wish.meet.startswith("tcp://"):
-        yield by_directory(wish)
-    elif wish.hostfile is not None or by_slurm(environ, DECIDING_VARIABLES):
-        with by_hosts(wish, environ) as place:
+    if not on_a_port(wish.meet) and wish.nodes is not None:
+        yield by_shared_place(wish)
+        return
+    variables: Optional[Mapping[str, str]]
+    if wish.hostfile is not None:
+        wish, variables = hostfile_place(wish)
+    else:
+        variables = launcher_variables(wish, environ)
+    if variables is not None or any(environ.get(name) for name in LAUNCHER_VARIABLES):
+        with by_environment(wish, environ, variables or {}) as place:
             yield place
-    elif any(environ.get(name) for name in LAUNCHER_VARIABLES):
-        with by_environment(wish, environ) as place:
-            yield place
-    elif wish.meet:
+    elif batch_script(environ) and not os.path.exists(wish.config_path):
+        raise DiscoverError(
+            f"{SLURM.rank}={environ[SLURM.rank]} is the batch script's or the shell's own: no srun started "
+            "this process; run srun --ntasks-per-node=1 python3 fullmesh.pyz check"
+        )
+    elif wish.meet and on_a_port(wish.meet):
         raise DiscoverError(
             f"--meet {wish.meet} needs each member's rank; set {', '.join(LAUNCHER_VARIABLES)}, "
-            "give --hostfile FILE, or start it with torchrun or srun"
+            "give --hostfile FILE, or start it with torchrun, srun or mpirun"
+        )
+    elif wish.meet:
+        raise DiscoverError(
+            "--meet DIRECTORY needs --nodes N, the number of members that must meet, where no launcher "
+            "tells it"
         )
     elif os.path.exists(wish.config_path):
         yield by_ec2(wish)
     else:
         raise DiscoverError(
             f"nothing tells who else is in the cluster: no {wish.config_path}, no RANK and WORLD_SIZE, "
-            "no --meet; run it under torchrun or srun, or on every node: check --hostfile FILE, or "
-            "check --meet SHARED_DIRECTORY --nodes N"
+            "no --meet; run it under torchrun, srun or mpirun, or on every node: check --hostfile FILE, or "
+            "check --meet SHARED_DIRECTORY --nodes N; on one machine: check --local N"
         )
 
 
 def is_deployed(wish: Wish, environ: Mapping[str, str]) -> bool:
     """Whether `take_place` will take the place of an EC2 instance."""
-    told = wish.meet or wish.hostfile or any(environ.get(name) for name in LAUNCHER_VARIABLES)
-    return not told and not by_slurm(environ, DECIDING_VARIABLES) and os.path.exists(wish.config_path)
+    if wish.meet or wish.hostfile or any(environ.get(name) for name in LAUNCHER_VARIABLES):
+        return False
+    return os.path.exists(wish.config_path) and launcher_variables(wish, environ) is None
 
 
 def read_config(path: str = CONFIG_PATH) -> NodeConfig:
@@ -116,25 +131,18 @@ def by_ec2(wish: Wish) -> Place:
     )
 
 
-def by_directory(wish: Wish) -> Place:
-    if wish.meet is None or wish.nodes is None:
-        raise DiscoverError("--meet DIRECTORY needs --nodes N, the number of members that must meet")
+def by_shared_place(wish: Wish) -> Place:
+    """The place of a member that somebody started by hand; its rank follows from its address."""
     address = wish.address or own_address()
     member_id = f"{address}-{os.getpid()}"
     run = wish.run or "check"
-    board = DirectoryBoard(os.path.join(wish.meet, run), member_id)
-    if any(name.rpartition("/")[2].startswith("verdict-") for name in board.names()):
-        raise DiscoverError(
-            f"{os.path.join(wish.meet, run)} holds the verdict of an earlier check; give an empty directory "
-            "or another --run NAME on every member"
-        )
     return Place(
         run=run,
         member_id=member_id,
         address=address,
         name=socket.gethostname(),
-        nodes=wish.nodes,
-        board=board,
+        nodes=wish.nodes or 0,
+        board=shared_board(wish.meet or "", run, member_id),
         master_port=wish.master_port or DEFAULT_MASTER_PORT,
         ephemeral_ports=own_range(None),
         deadline_s=wish.deadline_s or DEFAULT_DEADLINE_S,

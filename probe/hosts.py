@@ -10,9 +10,9 @@ import re
 import socket
 from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
+from diagnosis.launchers import SLURM
 from probe.interfaces import read_interfaces
 
-SLURM_RANK = "SLURM_PROCID"
 _NODE_LISTS = ("SLURM_STEP_NODELIST", "SLURM_NODELIST", "SLURM_JOB_NODELIST")
 MAX_HOSTS = 65536  # a typing error in a range must not fill the memory
 
@@ -66,14 +66,6 @@ def _numbers(ranges: str, text: str) -> List[str]:
     return found
 
 
-def by_slurm(environ: Mapping[str, str], variables: Sequence[str]) -> bool:
-    """Whether srun started this process and no launcher gave it a rank.
-
-    variables: a launcher's that decide (a batch script often exports MASTER_ADDR itself).
-    """
-    return bool(environ.get(SLURM_RANK)) and not any(environ.get(name) for name in variables)
-
-
 def slurm_variables(environ: Mapping[str, str], master_port: int) -> Dict[str, str]:
     """A launcher's variables for a task of Slurm; MASTER_ADDR is the first host of the step.
 
@@ -82,29 +74,60 @@ def slurm_variables(environ: Mapping[str, str], master_port: int) -> Dict[str, s
     """
     name = next((name for name in _NODE_LISTS if environ.get(name)), None)
     if name is None:
-        raise HostsError(f"{SLURM_RANK} is set, but none of {', '.join(_NODE_LISTS)}; start it with srun")
+        raise HostsError(f"{SLURM.rank} is set, but none of {', '.join(_NODE_LISTS)}; start it with srun")
     hosts = expand_nodelist(environ[name])
-    rank = environ[SLURM_RANK]
+    rank = environ[SLURM.rank]
     if not rank.isdigit():
-        raise HostsError(f"{SLURM_RANK}={rank!r} is not a number of 0 or more")
-    tasks = environ.get("SLURM_NTASKS") or environ.get("SLURM_NPROCS") or str(len(hosts))
+        raise HostsError(f"{SLURM.rank}={rank!r} is not a number of 0 or more")
+    tasks = next((environ[name] for name in SLURM.size if environ.get(name)), str(len(hosts)))
     if not tasks.isdigit() or int(tasks) < len(hosts):
         raise HostsError(f"SLURM_NTASKS={tasks!r} is not a number of at least the step's {len(hosts)} hosts")
-    if int(tasks) % len(hosts):
-        raise HostsError(
-            f"{tasks} tasks do not spread evenly over {len(hosts)} hosts; start one a host: "
-            "srun --ntasks-per-node=1"
-        )
+    node = environ.get("SLURM_NODEID") or str(int(rank) * len(hosts) // int(tasks))
     return {
         "RANK": rank,
         "WORLD_SIZE": tasks,
         "LOCAL_RANK": environ.get("SLURM_LOCALID", "0"),
-        "LOCAL_WORLD_SIZE": str(int(tasks) // len(hosts)),
-        "GROUP_RANK": environ.get("SLURM_NODEID") or str(int(rank) * len(hosts) // int(tasks)),
+        "LOCAL_WORLD_SIZE": str(_tasks_on(node, int(tasks), len(hosts), environ)),
+        "GROUP_RANK": node,
         "GROUP_WORLD_SIZE": str(len(hosts)),
         "MASTER_ADDR": environ.get("MASTER_ADDR") or hosts[0],
         "MASTER_PORT": environ.get("MASTER_PORT") or str(master_port),
     }
+
+
+def job_hosts(environ: Mapping[str, str]) -> Tuple[str, ...]:
+    """The hosts of the scheduler's job, the same on every one of them; () where none tells.
+
+    Slurm's lists; LSF's LSB_MCPU_HOSTS ("host slots host slots"). PBS's and SGE's files lie on the
+    first host only, so they tell nothing to the others.
+    """
+    name = next((name for name in _NODE_LISTS if environ.get(name)), None)
+    if name is not None:
+        return expand_nodelist(environ[name])
+    return tuple(dict.fromkeys(environ.get("LSB_MCPU_HOSTS", "").split()[::2]))
+
+
+def _tasks_on(node: str, tasks: int, hosts: int, environ: Mapping[str, str]) -> int:
+    """How many tasks of the step run on a node of it.
+
+    Raises:
+        HostsError: Slurm does not tell, and they do not spread evenly.
+    """
+    text = environ.get("SLURM_STEP_TASKS_PER_NODE") or environ.get("SLURM_TASKS_PER_NODE") or ""
+    counts: List[int] = []
+    for item in text.split(",") if text else ():
+        matched = re.fullmatch(r"(\d+)(?:\(x(\d+)\))?", item)
+        if matched is None or int(matched[2] or 1) > MAX_HOSTS:
+            raise HostsError(f"SLURM_STEP_TASKS_PER_NODE={text!r} is not a list such as 2(x3),1")
+        counts += [int(matched[1])] * int(matched[2] or 1)
+    if len(counts) == hosts and sum(counts) == tasks and node.isdigit() and int(node) < hosts:
+        return counts[int(node)]
+    if tasks % hosts:
+        raise HostsError(
+            f"{tasks} tasks do not spread evenly over {hosts} hosts; start one a host: "
+            "srun --ntasks-per-node=1"
+        )
+    return tasks // hosts
 
 
 def read_hostfile(path: str) -> Tuple[str, ...]:
@@ -147,6 +170,7 @@ def hostfile_variables(hosts: Sequence[str], master_port: int) -> Dict[str, str]
         "WORLD_SIZE": str(len(hosts)),
         "LOCAL_RANK": "0",
         "LOCAL_WORLD_SIZE": "1",
+        "GROUP_RANK": str(lines[0]),
         "GROUP_WORLD_SIZE": str(len(hosts)),
         "MASTER_ADDR": hosts[0],
         "MASTER_PORT": str(master_port),

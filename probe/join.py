@@ -22,6 +22,7 @@ from probe.verdict import MESH, Bench, counted, holds
 
 JOINED = "joined~"  # and the run whose verdict holds this member
 LEFT = "left"
+HERE = "here"  # of a process that is no member of the mesh, but awaits its verdict
 # How long rank 0 serves the meeting place after its own answer: several polls of a loaded peer.
 LEAVE_PATIENCE_S = 10.0
 
@@ -101,6 +102,14 @@ def _without_collective(bench: Bench, mesh: Diagnosis) -> Diagnosis:
     )
 
 
+def announce(bench: Bench) -> None:
+    """Ask the member that serves the meeting place to stay until this process, too, has left."""
+    try:
+        bench.waiter.insist(lambda: bench.place.board.post(HERE, b""))
+    except BoardError as error:
+        bench.say(f"not announced: {error}")
+
+
 def leave(bench: Bench) -> None:
     """Say goodbye; the member that serves the meeting place stays until all others have read the verdict."""
     place = bench.place
@@ -108,7 +117,9 @@ def leave(bench: Bench) -> None:
         place.board.post(LEFT, b"")
         if place.serves:
             bench.waiter.until(
-                lambda seen: {member.member_id for member in seen.members()} <= seen.having(LEFT),
+                lambda seen: (
+                    {member.member_id for member in seen.members()} | seen.having(HERE) <= seen.having(LEFT)
+                ),
                 time.monotonic() + LEAVE_PATIENCE_S,
             )
     except BoardError as error:

@@ -20,9 +20,9 @@ from typing import IO, Iterator, List, Optional, Sequence, cast
 
 from cluster.ports import PortRange
 from cluster.serial import DecodeError, decode
+from diagnosis.launchers import without_launchers
 from diagnosis.report import Diagnosis, Verdict
 from probe.check import Answer
-from probe.launchers import without_launchers
 from probe.local_rank import LocalTask, rank_command
 from probe.members import address_family
 from probe.place import (

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Mapping, Optional, Tuple
 
 from cluster.node_config import CONFIG_PATH, NodeConfig
 from cluster.ports import DEFAULT_EPHEMERAL_PORTS, PortRange
+from diagnosis.launchers import Conflict, conflict_words
 from diagnosis.membership import is_loopback
 from diagnosis.published import only_here
 from probe.board import Board
@@ -30,6 +31,15 @@ class EnvironmentIncomplete(DiscoverError):
     """Some launcher variables are set and others are not."""
 
 
+class LaunchConflicted(DiscoverError):
+    """Launchers tell this process different ranks, and torch would read the wrong one."""
+
+    def __init__(self, conflict: Conflict) -> None:
+        self.conflict = conflict
+        summary, _ = conflict_words(conflict)
+        super().__init__(f"{summary}; {conflict.unset}")
+
+
 @dataclass(frozen=True)
 class Place:
     """What one node knows before it has met the others.
@@ -38,6 +48,7 @@ class Place:
         store holds it, so it is reached already and cannot be listened on.
     listens_on_master: False = this check leaves MASTER_PORT to a job that may run or start.
     rank, world_size: as claimed by a launcher, in nodes; None = by address, by configuration.
+    processes: the launcher's world size where a node runs several ranks; None = one each.
     local_rank: 0 for the one process of a node that takes part in the mesh.
     deadline_s: seconds from the start to the judgement with whatever rows stand by then.
     variables: a launcher's variables that torch needs and this process's environment lacks.
@@ -54,6 +65,7 @@ class Place:
     ephemeral_ports: PortRange = DEFAULT_EPHEMERAL_PORTS
     rank: Optional[int] = None
     world_size: Optional[int] = None
+    processes: Optional[int] = None
     local_rank: int = 0
     master_address: Optional[str] = None
     deadline_s: float = DEFAULT_DEADLINE_S

@@ -21,6 +21,7 @@ from cluster.ports import PortRange
 from diagnosis.report import HostFacts
 from probe.interfaces import interface_of, read_interfaces, read_mtu
 from probe.netfilter import Firewall, read_firewall
+from probe.starter import started_by
 
 T = TypeVar("T")
 
@@ -37,8 +38,9 @@ _NAMES = frozenset(
 )
 _PREFIXES = (
     *("GLOO_", "TORCH_", "TORCHELASTIC_", "TORCHCOMM_", "MASTER_", "PET_", "HOROVOD_"),
-    *("OMPI_COMM_WORLD_", "PMI_", "SLURM_PROCID", "SLURM_NODEID", "SLURM_LOCALID"),
-    *("SLURM_NTASKS", "SLURM_NNODES", "SLURM_JOB_NODELIST", "SLURM_NODELIST"),
+    *("OMPI_COMM_WORLD_", "PMI_", "PMIX_RANK", "MPI_LOCAL", "MV2_COMM_WORLD_"),
+    *("SLURM_PROCID", "SLURM_NODEID", "SLURM_LOCALID", "SLURM_STEP", "SLURM_NPROCS", "SLURM_NTASKS"),
+    *("SLURM_NNODES", "SLURM_JOB_NODELIST", "SLURM_NODELIST"),
 )
 _SECRET_NAME = re.compile(r"TOKEN|SECRET|PASSW|KEY|CREDENTIAL|AUTH|COOKIE", re.IGNORECASE)
 _USERINFO = re.compile(r"//[^/@\s]+@")
@@ -67,6 +69,7 @@ def read_host_facts(address: Optional[str], environ: Mapping[str, str]) -> HostF
         environment=distributed_environment(environ),
         versions=read_versions(),
         clock_offset_s=_or_none(read_clock_offset_s),
+        started_by=started_by(),
     )
 
 

@@ -69,6 +69,7 @@ def prove_mesh(bench: Bench, environ: Mapping[str, str]) -> Diagnosis:
         name=place.name,
         rank=place.rank,
         world_size=place.world_size,
+        processes=place.processes,
         master_address=place.master_address,
         master_port=place.master_port,
         booted_at=booted_at(),

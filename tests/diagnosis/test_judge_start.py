@@ -21,6 +21,7 @@ from tests.diagnosis.builders import (
     healthy,
     launched,
     named,
+    on_host,
     suspected,
     without,
 )
@@ -44,6 +45,35 @@ STARTS: Dict[str, Tuple[Reports, Named]] = {
     ),
     "ready for torchrun": (
         env(healthy(), range(4), NODE_RANK="0", WORLD_SIZE="4", MASTER_ADDR=address(0), MASTER_PORT="29500"),
+        [],
+    ),
+    "another job's rank in a task of srun": (
+        on_host(
+            env(
+                launched(),
+                [1],
+                RANK="0",
+                WORLD_SIZE="1",
+                SLURM_STEP_ID="0",
+                SLURM_PROCID="1",
+                SLURM_NTASKS="4",
+            ),
+            [1],
+            started_by="slurmstepd",
+        ),
+        [("env-leftover", "node:1")],
+    ),
+    "a daemon's task in every rank of mpirun": (
+        on_host(
+            env(
+                launched(),
+                [2],
+                **{"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "4"},
+                **{"SLURM_STEP_ID": "0", "SLURM_PROCID": "0", "SLURM_NTASKS": "3"},
+            ),
+            [2],
+            started_by="orted",
+        ),
         [],
     ),
     "another MASTER_PORT on one node": (

@@ -25,6 +25,8 @@ INSIDE = (
     *("--kill-child", "--mount-proc"),
 )
 MEMBER = ("unshare", "--uts", "--mount", "--net")
+JOIN = ("nsenter", "--uts", "--mount", "--net", "--wd=.")
+ABOVE = "FULLMESH_TEST_ABOVE"
 GATEWAY = "10.77.255.1"
 
 
@@ -50,6 +52,8 @@ def run_cluster(
     rules: str = "",
     kill: dict[int, str] | None = None,
     holding: int = 0,
+    hosts: list[int] | None = None,
+    above: str = "",
     timeout_s: float = 90,
 ) -> list[Ended]:
     """Run `python -m probe ARGUMENTS` for each member; wait for all.
@@ -58,6 +62,8 @@ def run_cluster(
         rules: nft commands of the routing namespace.
         kill: member -> it is ended by SIGKILL once this text stands in its log.
         holding: a port that a job of each member listens on meanwhile; 0 = none.
+        above: the name of a process that starts each probe, as a launcher's would; "" = none.
+        hosts: each member's host, the first member of every host first; None = one host a member.
     """
     description = {
         "members": members,
@@ -65,7 +71,9 @@ def run_cluster(
         "rules": rules,
         "kill": kill or {},
         "holding": holding,
+        "hosts": hosts or list(range(len(members))),
         "folder": str(folder),
+        "above": above,
     }
     subprocess.run(
         [*INSIDE, sys.executable, __file__],
@@ -97,24 +105,51 @@ def main() -> None:
     with tempfile.NamedTemporaryFile("w", suffix="-hosts") as hosts:
         hosts.write("127.0.0.1 localhost\n" + "".join(f"{address_of(r)} node-{r}\n" for r in range(count)))
         hosts.flush()
-        running = {
-            rank: subprocess.Popen(
-                [*MEMBER, sys.executable, __file__, hosts.name, str(rank), holding, *arguments],
+        running: dict[int, subprocess.Popen[bytes]] = {}
+        hosts_kept: list[int] = []  # held open, so that a host outlives its probe as real ones do
+        for rank, arguments in enumerate(description["members"]):
+            host = description["hosts"][rank]
+            first = description["hosts"].index(host)
+            where = MEMBER if first == rank else (*JOIN, "--target", str(running[first].pid))
+            what = [hosts.name, str(host), holding] if first == rank else ["--joined", address_of(host)]
+            running[rank] = subprocess.Popen(
+                [*where, sys.executable, __file__, *what, *arguments],
                 stdin=subprocess.PIPE,
                 stdout=(folder / f"out{rank}").open("wb"),
                 stderr=(folder / f"log{rank}").open("wb"),
-                env={**os.environ, **description["environments"][rank]},
+                env={
+                    **os.environ,
+                    ABOVE: starter(folder, description["above"]),
+                    **description["environments"][rank],
+                },
             )
-            for rank, arguments in enumerate(description["members"])
-        }
-        # Held open, so that a host outlives its probe as real ones do.
-        hosts_kept = [connect(rank, process.pid) for rank, process in running.items()]
+            if first == rank:
+                hosts_kept.append(connect(host, running[rank].pid))
         for process in running.values():
             if process.stdin is not None:
                 process.stdin.close()  # they all begin now
         watch(running, folder, description["kill"])
         for kept in hosts_kept:
             os.close(kept)
+
+
+def starter(folder: Path, name: str) -> str:
+    """A shell under that name; "" for none."""
+    if not name:
+        return ""
+    path = folder / name
+    if not path.exists():
+        path.symlink_to("/bin/bash")
+    return str(path)
+
+
+def become_probe(arguments: list[str]) -> None:
+    """Be the probe, or its parent under the name of a launcher's process."""
+    command = [sys.executable, "-m", "probe", *arguments]
+    shell = os.environ.pop(ABOVE, "")
+    if shell:
+        command = [shell, "-c", '"$@"; exit $?', "sh", *command]
+    os.execv(command[0], command)  # noqa: S606 - a member is one process
 
 
 def run(*command: str) -> None:
@@ -160,11 +195,24 @@ def become_member(hosts: str, rank: int, holding: int, arguments: list[str]) -> 
     if holding:
         job = socket.create_server(("0.0.0.0", holding))
         job.set_inheritable(True)
-    os.execv(sys.executable, [sys.executable, "-m", "probe", *arguments])  # noqa: S606 - a member is one process
+    become_probe(arguments)
+
+
+def join_host(address: str, arguments: list[str]) -> None:
+    """Be another probe of a host, once its first one has made it."""
+    sys.stdin.read()
+    give_up_at = time.monotonic() + 30
+    while address not in subprocess.check_output(["ip", "-o", "address"], text=True):
+        if time.monotonic() > give_up_at:
+            raise TimeoutError(f"{address} did not come up")
+        time.sleep(0.01)
+    become_probe(arguments)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
+    if len(sys.argv) > 1 and sys.argv[1] == "--joined":
+        join_host(sys.argv[2], sys.argv[3:])
+    elif len(sys.argv) > 1:
         become_member(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:])
     else:
         main()

@@ -158,21 +158,6 @@ def test_members_of_a_host_file_take_their_line_as_rank(tmp_path: Path) -> None:
     assert len(answer["pairs"]) == 6
 
 
-def test_tasks_of_slurm_take_their_rank_and_run_the_collective(tmp_path: Path) -> None:
-    """Slurm's variables alone are enough, for torch too: its first host is the master."""
-    environments = [
-        {"SLURM_PROCID": str(rank), "SLURM_NTASKS": "2", "SLURM_NODELIST": "node-[0-1]"} for rank in range(2)
-    ]
-    ended = run_cluster(tmp_path, [["check", "--json"]] * 2, environments=environments)
-    assert [item.status for item in ended] == [0, 0]
-    assert ended[1].answer == ""
-    assert ended[0].answer["collective"]["outcome"] == "PASS"
-    assert [(node["rank"], node["name"]) for node in ended[0].answer["nodes"]] == [
-        (0, "node-0"),
-        (1, "node-1"),
-    ]
-
-
 def test_a_check_beside_a_job_leaves_the_master_port_alone(tmp_path: Path) -> None:
     """The port that a job holds on every member is neither tried nor a fault, and that is said."""
     options = ("--no-collective", "--no-master-port", "--master-port", "32768")

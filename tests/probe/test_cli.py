@@ -54,6 +54,7 @@ def test_wrong_values_are_refused(
         (["check"], "nothing tells who else is in the cluster"),
         (["check", "--meet", "/shared/x"], "--meet DIRECTORY needs --nodes N"),
         (["check", "--meet", "tcp://10.0.0.4:1"], "needs each member's rank; set RANK, WORLD_SIZE"),
+        (["check", "--local", "2", "--nodes", "2"], "--local N starts every rank itself; leave --nodes out"),
         (["check", "--no-master-port"], "--no-master-port needs --no-collective"),
         (["check", "--hostfile", "/no/hosts"], "cannot read host file /no/hosts: No such file"),
         (["node", "mesh"], "cannot read /etc/fullmesh/config.json"),
@@ -69,6 +70,28 @@ def test_a_place_that_cannot_be_told_is_usage(
     printed = capsys.readouterr()
     assert words in printed.err
     assert printed.out == ""
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        (
+            {"SLURM_PROCID": "0", "SLURM_NTASKS": "4"},
+            "SLURM_PROCID=0 is the batch script's or the shell's own",
+        ),
+        ({"PMI_RANK": "one", "PMI_SIZE": "4"}, "PMI_RANK='one' is not a number of 0 or more"),
+        ({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "4"}, "tells no address of rank 0"),
+        ({"PMI_RANK": "1", "PMI_SIZE": "512"}, "with several ranks a host at most 128 can be checked"),
+    ],
+)
+def test_launchers_that_do_not_tell_enough_are_usage(
+    variables: dict[str, str], words: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error shows the variable and says how to start it instead."""
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert cli.main(["check"]) == 2
+    assert words in capsys.readouterr().err
 
 
 def test_a_crash_is_unknown_not_fail(

@@ -9,9 +9,9 @@ import pytest
 
 from probe.hosts import (
     HostsError,
-    by_slurm,
     expand_nodelist,
     hostfile_variables,
+    job_hosts,
     own_lines,
     read_hostfile,
     slurm_variables,
@@ -72,6 +72,7 @@ def test_several_tasks_a_host_are_told_apart() -> None:
         ({"SLURM_NODELIST": ""}, "none of SLURM_STEP_NODELIST"),
         ({"SLURM_NTASKS": "2"}, "not a number of at least the step's 4 hosts"),
         ({"SLURM_NTASKS": "6"}, "6 tasks do not spread evenly over 4 hosts"),
+        ({"SLURM_STEP_TASKS_PER_NODE": "2(y)"}, "is not a list such as 2"),
         ({"SLURM_PROCID": "x"}, "SLURM_PROCID='x' is not a number"),
     ],
 )
@@ -81,11 +82,29 @@ def test_a_step_that_cannot_be_told_is_refused(changed: dict[str, str], words: s
         slurm_variables({**TASK, **changed}, 29500)
 
 
-def test_a_launchers_rank_goes_before_slurms() -> None:
-    """torchrun inside srun sets RANK; a script's MASTER_ADDR alone leaves the rank to Slurm."""
-    assert by_slurm({**TASK, "MASTER_ADDR": "x"}, ("RANK", "WORLD_SIZE"))
-    assert not by_slurm({**TASK, "RANK": "0"}, ("RANK", "WORLD_SIZE"))
-    assert not by_slurm({}, ("RANK", "WORLD_SIZE"))
+def test_tasks_that_do_not_spread_evenly_are_counted_by_node() -> None:
+    """Where Slurm tells how many tasks each node has, five on three hosts are three members."""
+    uneven = {
+        **TASK,
+        "SLURM_STEP_NODELIST": "gpu[1-3]",
+        "SLURM_STEP_NUM_TASKS": "5",
+        "SLURM_STEP_TASKS_PER_NODE": "2(x2),1",
+        "SLURM_PROCID": "4",
+        "SLURM_LOCALID": "0",
+        "SLURM_NODEID": "2",
+    }
+    found = slurm_variables(uneven, 29500)
+    assert [found[name] for name in ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")] == ["4", "5", "1"]
+    assert [found[name] for name in ("GROUP_RANK", "GROUP_WORLD_SIZE")] == ["2", "3"]
+    second = slurm_variables({**uneven, "SLURM_NODEID": "1", "SLURM_PROCID": "3"}, 29500)
+    assert second["LOCAL_WORLD_SIZE"] == "2"
+
+
+def test_the_hosts_of_a_job_are_told_by_its_scheduler() -> None:
+    """Slurm's list and LSF's pairs, each host once; without either nothing is known."""
+    assert job_hosts({"SLURM_JOB_NODELIST": "n[1-2]"}) == ("n1", "n2")
+    assert job_hosts({"LSB_MCPU_HOSTS": "batch1 1 n7 42 n8 42"}) == ("batch1", "n7", "n8")
+    assert job_hosts({}) == ()
 
 
 def test_a_host_file_is_read_line_by_line(tmp_path: Path) -> None:

@@ -1,0 +1,65 @@
+"""Where members meet, from `--meet`: a port of rank 0, or a place that all of them see."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import Optional, Tuple
+
+from probe.board import Board, BoardError, DirectoryBoard
+from probe.place import DiscoverError
+from probe.tcp_board import BoardServer, TcpBoard
+
+_TCP = "tcp://"
+
+
+def on_a_port(meet: Optional[str]) -> bool:
+    """Whether members meet on a port of one of them (also where nothing was said)."""
+    return meet is None or meet.startswith(_TCP)
+
+
+def shared_board(meet: str, run: str, member_id: str) -> Board:
+    """The board of a run in a place that all members see.
+
+    Raises:
+        DiscoverError: a check of this name was judged there before.
+        BoardError: the place cannot be listed.
+    """
+    board = DirectoryBoard(os.path.join(meet, run), member_id)
+    if any(name.rpartition("/")[2].startswith("verdict-") for name in board.names()):
+        raise DiscoverError(
+            f"{os.path.join(meet, run)} holds the verdict of an earlier check; give an empty directory "
+            "or another --run NAME on every member"
+        )
+    return board
+
+
+def meeting_point(meet: Optional[str], host: str, port: int) -> Tuple[str, int]:
+    """Host and port of the service that rank 0 runs.
+
+    Raises:
+        DiscoverError: `meet` is no tcp://HOST:PORT.
+    """
+    if meet is None:
+        return host, port
+    named, _, text = meet[len(_TCP) :].rpartition(":")
+    if not named or not text.isdigit():
+        raise DiscoverError(f"--meet {meet} is not tcp://HOST:PORT")
+    return named.strip("[]"), int(text)
+
+
+def serve(stack: contextlib.ExitStack, host: str, port: int) -> bool:
+    """Serve the meeting place; False where another process of this host serves it already.
+
+    One that claims the same rank is a fault to be judged (duplicate-rank) from both rows, so this
+    one joins it.
+    """
+    try:
+        stack.enter_context(BoardServer(host, port))
+        return True
+    except BoardError as refused:
+        try:
+            TcpBoard(host, port, "").names()
+            return False
+        except BoardError:
+            raise refused from None
