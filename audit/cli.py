@@ -6,6 +6,7 @@ Only argparse is imported until the command runs, so that --help answers at once
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +14,6 @@ from typing import TYPE_CHECKING
 from diagnosis.command_line import (
     EXIT_USAGE,
     CommandError,
-    complain,
     context_option,
     json_option,
     read_spec,
@@ -22,11 +22,16 @@ from diagnosis.command_line import (
 
 if TYPE_CHECKING:
     from audit.documents import Documents
+    from audit.drift import OurStack
     from audit.members import Selection
     from cluster.ports import PortRange
 
+DEFAULT_MASTER_PORT = 29500
+
 EXAMPLES = """\
 examples:
+  fullmesh audit
+      the deployed stack: what stands against what it was told
   fullmesh audit --tag Project=training --master-port 29500
       a cluster that something else made: can the mesh form, who else gets in
   fullmesh audit --security-group sg-0123456789abcdef0 --save-snapshot DIR
@@ -41,7 +46,7 @@ subnets.json, network-interfaces.json, instances.json, vpcs.json and
 security-group-rules.json. What is absent or cut off makes the answer
 UNKNOWN as far as the answer needs it.
 
-exit status: 0 PASS, 1 FAIL, 2 usage, 3 could not look
+exit status: 0 in sync (PASS), 1 drifted (FAIL), 2 usage, 3 could not look
 """
 
 
@@ -72,7 +77,7 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
     )
     who.add_argument("--instance-ids", nargs="+", default=[], metavar="ID", help="they are these")
     audit.add_argument(
-        "--master-port", type=_port, default=29500, metavar="PORT", help="port of torch's store (29500)"
+        "--master-port", type=_port, default=None, metavar="PORT", help="port of torch's store (29500)"
     )
     audit.add_argument(
         "--ephemeral-ports",
@@ -85,7 +90,7 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
 
 
 def _audit(options: argparse.Namespace) -> int:
-    from audit.answer import attach
+    from audit.answer import attach, audit_stack
     from audit.members import Selection
     from audit.readings import iam_policy
     from cluster.ports import DEFAULT_EPHEMERAL_PORTS
@@ -99,21 +104,40 @@ def _audit(options: argparse.Namespace) -> int:
         group_ids=tuple(options.security_group),
         instance_ids=tuple(options.instance_ids),
     )
-    if not selection:
-        return complain(
-            "who is a member was not said; name them with --tag KEY=VALUE, --vpc-id, --security-group "
-            "or --instance-ids"
-        )
     documents = _documents(options, selection)
-    snapshot = documents.snapshot()
-    answer = attach(
-        snapshot,
-        selection.members(snapshot),
-        master_port=options.master_port,
-        ephemeral=options.ephemeral_ports or DEFAULT_EPHEMERAL_PORTS,
-    )
+    if selection:
+        snapshot = documents.snapshot()
+        answer = attach(
+            snapshot,
+            selection.members(snapshot),
+            master_port=options.master_port or DEFAULT_MASTER_PORT,
+            ephemeral=options.ephemeral_ports or DEFAULT_EPHEMERAL_PORTS,
+        )
+    else:
+        answer = audit_stack(documents, _our_stack(options, documents))
     sys.stdout.write(answer.to_json() if options.json else answer.to_terminal())
     return answer.exit_status
+
+
+def _our_stack(options: argparse.Namespace, documents: Documents) -> OurStack:
+    """The stack to compare with.
+
+    Raises:
+        CommandError: a folder holds none, or an option speaks of a cluster that is not ours.
+    """
+    from audit.drift import our_stack
+
+    if options.master_port or options.ephemeral_ports:
+        told = "--master-port and --ephemeral-ports go with --tag and its like: a stack of ours says its own"
+        raise CommandError(told, EXIT_USAGE)
+    if options.snapshot is None:
+        return our_stack(documents, read_spec(options).name)
+    if not documents.has("stack-template"):
+        told = (
+            f"{options.snapshot} holds no stack of ours; say who is a member with --tag KEY=VALUE, --vpc-id, "
+        )
+        raise CommandError(told + "--security-group or --instance-ids", EXIT_USAGE)
+    return our_stack(documents)
 
 
 def _documents(options: argparse.Namespace, selection: Selection) -> Documents:
@@ -130,9 +154,13 @@ def _documents(options: argparse.Namespace, selection: Selection) -> Documents:
         else:
             import boto3
 
-            from audit.live import read_selected
+            from audit.live import read_selected, read_stack
 
-            documents = read_selected(boto3.Session(region_name=options.region), selection)
+            session = boto3.Session(region_name=options.region or os.environ.get("AWS_REGION"))
+            if selection:
+                documents = read_selected(session, selection)
+            else:
+                documents = read_stack(session, read_spec(options).name)
         if options.save_snapshot is not None:
             documents.save(options.save_snapshot)
     except NotADirectoryError as error:

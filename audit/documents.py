@@ -38,7 +38,7 @@ LIST_KEYS: Mapping[str, str] = {
     "placement-groups": "PlacementGroups",
     "capacity-reservations": "CapacityReservations",
     "volumes": "Volumes",
-    "prefix-list-entries": "PrefixLists",
+    PREFIX_LIST_ENTRIES: "PrefixLists",
     "nodes": "Nodes",
 }
 """The list that each document holds; `identity` and `stack-template` hold none."""

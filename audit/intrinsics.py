@@ -138,6 +138,16 @@ class Resolver:
         found = self.value(value)
         return found if isinstance(found, str) else ""
 
+    def pattern(self, value: Any) -> str:
+        """A regular expression for a text: what cannot be told may be anything."""
+        if isinstance(value, dict) and "Fn::Base64" in value:
+            return self.pattern(value["Fn::Base64"])
+        if isinstance(value, dict) and "Fn::Join" in value:
+            separator, parts = self._pair(value["Fn::Join"])
+            if isinstance(separator, str) and isinstance(parts, list):
+                return re.escape(separator).join(_pattern(part) for part in parts)
+        return _pattern(self.value(value))
+
     def _join(self, argument: Any) -> Any:
         separator, parts = self._pair(argument)
         if not isinstance(separator, str) or not isinstance(parts, list):
@@ -195,3 +205,7 @@ def _text(pieces: list[Any], separator: str) -> Any:
     if not known(pieces) or any(isinstance(piece, (dict, list)) for piece in pieces):
         return UNRESOLVED
     return separator.join(str(piece) for piece in pieces)
+
+
+def _pattern(value: Any) -> str:
+    return ".*" if value is UNRESOLVED or isinstance(value, (dict, list)) else re.escape(str(value))

@@ -7,6 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from cluster.snapshot import PREFIX_LIST_ENTRIES
+
 
 @dataclass(frozen=True)
 class Reading:
@@ -53,7 +55,7 @@ RESERVATIONS = _ec2(
     "capacity-reservations", "describe_capacity_reservations", "InvalidCapacityReservationId.NotFound"
 )
 VPC_ATTRIBUTES = _ec2("vpc-attributes", "describe_vpc_attribute", "InvalidVpcID.NotFound")
-PREFIX_LISTS = _ec2("prefix-list-entries", "get_managed_prefix_list_entries", "InvalidPrefixListID.NotFound")
+PREFIX_LISTS = _ec2(PREFIX_LIST_ENTRIES, "get_managed_prefix_list_entries", "InvalidPrefixListID.NotFound")
 GROUPS = Reading(
     "auto-scaling-groups",
     "autoscaling",

@@ -35,7 +35,9 @@ class Resource:
 class DeployedStack:
     """The stack as it was deployed last.
 
-    resources: by logical id, those that exist. config: what nodes were told; None where no function of
+    resources: by logical id, those that exist. tags: the stack's, which CloudFormation puts on each
+    resource that takes tags. user_data: of each launch template, a pattern that its user data must match
+    (decoded). config: what nodes were told; None where no function of
     the stack holds it. What only the deploy knew is blank in it.
     """
 
@@ -45,6 +47,8 @@ class DeployedStack:
     region: str
     outputs: Mapping[str, str]
     resources: Mapping[str, Resource]
+    tags: Mapping[str, str] = field(default_factory=dict)
+    user_data: Mapping[str, str] = field(default_factory=dict)
     config: NodeConfig | None = None
 
     def of_type(self, *kinds: str) -> Iterator[Resource]:
@@ -123,6 +127,12 @@ def deployed_stack(documents: Documents, name: str) -> DeployedStack | None:
             for item in stack.get("Outputs") or ()
         },
         resources=resources,
+        tags={str(tag.get("Key")): str(tag.get("Value", "")) for tag in stack.get("Tags") or ()},
+        user_data={
+            logical_id: resolve.pattern(data["UserData"])
+            for logical_id, resource in declared.items()
+            if "UserData" in (data := (resource.get("Properties") or {}).get("LaunchTemplateData") or {})
+        },
         config=_node_config(declared, resolve),
     )
 

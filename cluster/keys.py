@@ -16,6 +16,8 @@ MESH_ROW = "mesh.json"
 COLLECTIVE_ROW = "collective.json"
 COLLECTIVE_READY = "collective-ready"
 FAILED_ROW = "failed.json"
+JOINED = "joined~"
+"""And the run whose verdict holds this member, which came after the deploy's own run."""
 
 _REGISTRATION = "member"
 

@@ -156,10 +156,13 @@ def _finding(found: Finding) -> Dict[str, Any]:
 # --- terminal --------------------------------------------------------------------------------------
 
 
-def to_terminal(diagnosis: Diagnosis) -> str:
-    """The report for a terminal of 80 columns, readable without colour."""
+def to_terminal(diagnosis: Diagnosis, said: str = "") -> str:
+    """The report for a terminal of 80 columns, readable without colour.
+
+    said: what the first line says instead of the first cause.
+    """
     blocks = [
-        wrapped(f"{diagnosis.verdict.value}  {headline(diagnosis)}"),
+        wrapped(f"{diagnosis.verdict.value}  {said or headline(diagnosis)}"),
         _figures(diagnosis),
         _matrix(diagnosis),
         *(_cause(place, item) for place, item in enumerate(diagnosis.causes, 1)),

@@ -11,6 +11,7 @@ import dataclasses
 import time
 from typing import Mapping, Optional
 
+from cluster.keys import JOINED
 from diagnosis.report import CollectiveResult, Diagnosis, Verdict
 from probe.board import BoardError
 from probe.discover import by_ec2
@@ -20,7 +21,6 @@ from probe.rows import Listing, read_verdict
 from probe.run import bench_for, prove_mesh
 from probe.verdict import MESH, Bench, counted, holds
 
-JOINED = "joined~"  # and the run whose verdict holds this member
 LEFT = "left"
 HERE = "here"  # of a process that is no member of the mesh, but awaits its verdict
 # How long rank 0 serves the meeting place after its own answer: several polls of a loaded peer.

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from cluster.spec import ClusterSpec, PortProfile
-from stacks.template_model import TemplateModel, mentions, name_of
+from cluster.template_rules import name_of
+from stacks.template_model import TemplateModel, mentions
 from stacks.user_data import LIMIT_BYTES
 
 # docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/cloudformation-limits.html

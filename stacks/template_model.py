@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cluster.snapshot import ClusterSnapshot
+from cluster.template_rules import ALLOW_ALL, name_of, permission
 
 Json = dict[str, Any]
 
@@ -21,8 +22,6 @@ SAMPLES_PER_SUBNET = 2
 
 FIRST_MEMBER_OFFSET = 16
 """Well past the addresses that EC2 keeps in every subnet."""
-
-ALLOW_ALL: Json = {"IpProtocol": "-1", "CidrIp": "0.0.0.0/0"}
 
 
 @dataclass(frozen=True)
@@ -76,18 +75,6 @@ def read_template(template: Json, *, outside_cidr: str) -> TemplateModel:
         members=tuple(members),
         snapshot=ClusterSnapshot.from_documents(documents.build(subnets)),
     )
-
-
-def name_of(value: Any) -> str:
-    """The logical id behind a Ref or Fn::GetAtt, or the literal itself."""
-    if isinstance(value, dict):
-        if "Ref" in value:
-            return str(value["Ref"])
-        if "Fn::GetAtt" in value:
-            target = value["Fn::GetAtt"]
-            return str(target[0] if isinstance(target, list) else target.split(".")[0])
-        return str(value)
-    return "" if value is None else str(value)
 
 
 def mentions(value: Any) -> Iterator[str]:
@@ -187,14 +174,9 @@ class _Documents:
                 "GroupId": logical_id,
                 "GroupName": logical_id,
                 "VpcId": name_of(group.get("VpcId")),
-                "IpPermissions": [
-                    _permission(rule, "SourceSecurityGroupId", "SourcePrefixListId") for rule in inward
-                ],
+                "IpPermissions": [permission(rule, egress=False) for rule in inward],
                 # A group without any outbound rule gets one from EC2 that allows everything.
-                "IpPermissionsEgress": [
-                    _permission(rule, "DestinationSecurityGroupId", "DestinationPrefixListId")
-                    for rule in outward or [ALLOW_ALL]
-                ],
+                "IpPermissionsEgress": [permission(rule, egress=True) for rule in outward or [ALLOW_ALL]],
             }
 
     def _acls(self, subnets: list[str]) -> Iterator[Json]:
@@ -275,25 +257,3 @@ def _acl(acl_id: str, vpc: str, subnets: list[str], entries: list[Json]) -> Json
         "Associations": [{"SubnetId": subnet} for subnet in subnets],
         "Entries": entries,
     }
-
-
-def _permission(rule: Json, group_key: str, prefix_list_key: str) -> Json:
-    """One rule of a template as one IpPermission."""
-    found: Json = {
-        "IpProtocol": str(rule.get("IpProtocol")),
-        "IpRanges": [{"CidrIp": _cidr(rule["CidrIp"])}] if "CidrIp" in rule else [],
-        "Ipv6Ranges": [{"CidrIpv6": rule["CidrIpv6"]}] if "CidrIpv6" in rule else [],
-        "UserIdGroupPairs": [{"GroupId": name_of(rule[group_key])}] if group_key in rule else [],
-        "PrefixListIds": [{"PrefixListId": name_of(rule[prefix_list_key])}]
-        if prefix_list_key in rule
-        else [],
-    }
-    for key in ("FromPort", "ToPort"):
-        if rule.get(key) is not None:
-            found[key] = int(rule[key])
-    return found
-
-
-def _cidr(value: Any) -> str:
-    """A literal range; one that only the deploy knows counts as the whole world, never as nothing."""
-    return value if isinstance(value, str) else "0.0.0.0/0"

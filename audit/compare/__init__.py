@@ -1,0 +1,1 @@
+"""What the stack was told against what stands: one module for each kind of resource."""

@@ -1,0 +1,116 @@
+"""What a difference is, and how grave: the data between comparing, judging and showing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from cluster.snapshot import ClusterSnapshot
+
+
+class Meaning(str, Enum):
+    """What a difference does, the gravest last.
+
+    A security group's change never cuts a connection that is tracked; a network ACL's or a route's
+    does (docs.aws.amazon.com/AWSEC2/latest/UserGuide/security-group-connection-tracking.html). So a
+    pair that a group's rules part is broken for new connections only: the running job hides it until
+    its next start.
+    """
+
+    COSMETIC = "cosmetic"
+    WEAKENS = "weakens"
+    UNDETERMINED = "undetermined"
+    OPENS_CLUSTER = "opens-cluster"
+    BREAKS_NEW_CONNECTIONS = "breaks-new-connections-only"
+    BREAKS_MESH = "breaks-mesh"
+
+    @property
+    def grade(self) -> int:
+        return list(Meaning).index(self)
+
+    @property
+    def breaks(self) -> bool:
+        return self in (Meaning.BREAKS_MESH, Meaning.BREAKS_NEW_CONNECTIONS)
+
+
+Undo = Callable[[ClusterSnapshot], ClusterSnapshot]
+"""Gives the snapshot in which this difference alone does not exist."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """One AWS call of a revert. service, operation, arguments: as boto3 takes them."""
+
+    service: str
+    operation: str
+    arguments: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        """The same as a command of the AWS CLI."""
+        import json  # noqa: PLC0415
+
+        words = [f"aws {self.service} {self.operation.replace('_', '-')}"]
+        words.append(f"--cli-input-json '{json.dumps(dict(self.arguments))}'")
+        return " ".join(words)
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """Something that is not as the stack was told, before anybody judged what it does.
+
+    resource: the physical id. logical_id: of the template's resource it belongs to; blank = none.
+    attribute: what of the resource. expected, actual: JSON values; None = nothing.
+    why: what it does where no pair breaks and nobody gets in. at_least: how grave that is.
+    undo: None where rules do not depend on it. pairs: (source, destination, ports) of instances that
+    it is known to part whatever the rules are; reason: why. revert: calls that bring it back.
+    """
+
+    resource: str
+    logical_id: str
+    attribute: str
+    expected: Any
+    actual: Any
+    why: str
+    at_least: Meaning = Meaning.WEAKENS
+    undo: Undo | None = None
+    pairs: tuple[tuple[str, str, str], ...] = ()
+    revert: tuple[Change, ...] = ()
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """The same for the same difference in another audit."""
+        return (self.resource, self.attribute, f"{self.expected} -> {self.actual}")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A deviation with its meaning.
+
+    pairs: (source, destination, ports) that it breaks. opens_to: who gets in by it, as in `exposed`.
+    """
+
+    deviation: Deviation
+    meaning: Meaning
+    detail: str
+    pairs: tuple[tuple[str, str, str], ...] = ()
+    opens_to: tuple[Mapping[str, Any], ...] = field(default=())
+
+    def document(self) -> dict[str, Any]:
+        """The public JSON."""
+        found = self.deviation
+        return {
+            "resource": found.resource,
+            "logical_id": found.logical_id,
+            "attribute": found.attribute,
+            "expected": found.expected,
+            "actual": found.actual,
+            "meaning": self.meaning.value,
+            "detail": self.detail,
+            "pairs": [
+                {"source": source, "destination": destination, "ports": ports}
+                for source, destination, ports in self.pairs
+            ],
+            "opens_to": [dict(item) for item in self.opens_to],
+        }

@@ -1,0 +1,53 @@
+"""Differences in words, for a terminal of 80 columns."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from audit.difference import Difference, Meaning
+from diagnosis.words import plain, wrapped
+
+PAIRS_SHOWN = 4
+
+_WORDS = {
+    Meaning.BREAKS_MESH: "breaks the mesh",
+    Meaning.BREAKS_NEW_CONNECTIONS: "breaks new connections",
+    Meaning.OPENS_CLUSTER: "opens the cluster",
+    Meaning.UNDETERMINED: "cannot be told",
+    Meaning.WEAKENS: "weakens a guarantee",
+    Meaning.COSMETIC: "cosmetic",
+}
+
+
+def tally(differences: Sequence[Difference]) -> str:
+    """How many differences there are, and how grave."""
+    counted = Counter(item.meaning for item in differences)
+    parts = [f"{counted[meaning]} {words}" for meaning, words in _WORDS.items() if counted[meaning]]
+    many = len(differences)
+    return f"{many} difference{'' if many == 1 else 's'} from the stack: {', '.join(parts)}"
+
+
+def drift_lines(differences: Sequence[Difference]) -> list[str]:
+    """One block a difference; the gravest first."""
+    lines: list[str] = []
+    for item in differences:
+        found = item.deviation
+        owner = f" ({found.logical_id})" if found.logical_id else ""
+        lines += ["", *wrapped(f"{item.meaning.value}: {found.resource}{owner}, {found.attribute}")]
+        lines += wrapped(f"expected: {_shown(found.expected)}", indent=3)
+        lines += wrapped(f"actual:   {_shown(found.actual)}", indent=3)
+        lines += wrapped(item.detail, indent=3)
+        pairs = [f"{source} to {destination}: {ports}" for source, destination, ports in item.pairs]
+        lines += [plain(f"     - {pair}") for pair in pairs[:PAIRS_SHOWN]]
+        if len(pairs) > PAIRS_SHOWN:
+            lines.append(f"     - and {len(pairs) - PAIRS_SHOWN} more (see --json)")
+    return lines[1:]
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "nothing"
+    return value if isinstance(value, str) else json.dumps(value, default=str)

@@ -1,0 +1,126 @@
+"""Whose doing it is: single differences, and those that only break something together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from audit import undo
+from audit.difference import Deviation, Difference, Meaning, Undo
+from audit.meaning import Judge
+from cluster.ports import PortRange, PortSet
+from cluster.rules import SecurityGroupRule
+from tests.cluster.world import ALLOW_ALL, World, cluster, from_cidr, from_group, two_subnets
+
+NEED = PortSet.of([PortRange(29500, 29500), PortRange(32768, 60999)])
+EPHEMERAL = PortSet((PortRange(32768, 60999),))
+SELF = from_group("sg-mesh")
+
+
+def deviation(name: str, undone: Undo | None, at_least: Meaning = Meaning.WEAKENS) -> Deviation:
+    return Deviation(
+        resource=name,
+        logical_id="",
+        attribute="x",
+        expected=None,
+        actual=None,
+        why="no more than that",
+        at_least=at_least,
+        undo=undone,
+    )
+
+
+def judged(
+    world: World, *deviations: Deviation, members: Sequence[str] = ("i-0", "i-1", "i-2", "i-3")
+) -> Any:
+    found = Judge(world.snapshot(), members, NEED, EPHEMERAL).differences(deviations)
+    return {item.deviation.resource: item for item in found}
+
+
+def told(ingress: Any, group: str = "sg-mesh") -> tuple[SecurityGroupRule, ...]:
+    """Rules as the snapshot would have them."""
+    found = cluster([ingress]).snapshot().security_groups.get(group)
+    assert found is not None
+    return tuple(rule for rule in found.rules or () if not rule.egress)
+
+
+def gone(ingress: Any) -> Undo:
+    return undo.rules("sg-mesh", back=told(ingress))
+
+
+def parted(item: Difference) -> int:
+    return len({(source, destination) for source, destination, _ in item.pairs})
+
+
+def test_two_rules_that_stood_in_for_each_other_are_both_named() -> None:
+    """Neither breaks anything alone, but each would mend it."""
+    vpc = from_cidr("10.20.0.0/16")
+    found = judged(cluster([]), deviation("self", gone(SELF)), deviation("vpc", gone(vpc)))
+    assert [(item.meaning, parted(item)) for item in found.values()] == [
+        (Meaning.BREAKS_NEW_CONNECTIONS, 12)
+    ] * 2
+
+
+def test_what_no_single_difference_explains_belongs_to_the_one_that_tipped_it() -> None:
+    """Two ways in and two ways out are gone: none breaks alone, none mends alone, the second tipped it."""
+    vpc = from_cidr("10.20.0.0/16")
+    ways = [
+        (name, SecurityGroupRule(**{**told(rule)[0].__dict__, "egress": egress}))
+        for egress in (False, True)
+        for name, rule in ((f"self {egress}", SELF), (f"vpc {egress}", vpc))
+    ]
+    found = judged(
+        cluster([], egress=[]),
+        *(deviation(name, undo.rules("sg-mesh", back=(rule,))) for name, rule in ways),
+    )
+    assert {name: parted(found[name]) for name, _ in ways} == {
+        "self False": 0,
+        "vpc False": 12,
+        "self True": 0,
+        "vpc True": 0,
+    }
+
+
+def test_two_differences_that_each_break_are_both_named() -> None:
+    """In and out are gone: either one alone parts every pair."""
+    world = cluster([], egress=[])
+    out = SecurityGroupRule(**{**told(SELF)[0].__dict__, "egress": True})
+    found = judged(world, deviation("in", gone(SELF)), deviation("out", undo.rules("sg-mesh", back=(out,))))
+    assert [parted(found[name]) for name in ("in", "out")] == [12, 12]
+
+
+def test_an_acl_cuts_what_stands_and_a_group_does_not() -> None:
+    """Both part the same pairs; the ACL at once."""
+    world = two_subnets([SELF])
+    deny = (50, "deny", "6", "10.20.0.0/16", (29500, 29500))
+    for number in (1, 2):
+        world.acl(f"acl-{number}", [f"subnet-{number}"], [deny, ALLOW_ALL], [ALLOW_ALL])
+    snapshot = world.snapshot()
+    entry = next(e for e in snapshot.network_acls.items["acl-1"].entries if e.number == 50)
+    found = judged(world, deviation("acl", undo.acl_entries("acl-1", gone=(entry,))))
+    assert (found["acl"].meaning, parted(found["acl"])) == (Meaning.BREAKS_MESH, 4)
+    assert "connections that stand are cut" in found["acl"].detail
+
+
+@pytest.mark.parametrize("somebody", [True, False])
+def test_a_rule_opens_the_cluster_only_to_somebody(somebody: bool) -> None:
+    """A rule for a neighbour's address is an opening while the neighbour runs."""
+    rule = from_cidr("10.20.1.200/32", 22, 22)
+    world = cluster([SELF, rule])
+    world.group("sg-other", name="other")
+    if somebody:
+        world.node("bastion", "10.20.1.200", ["sg-other"], member=False)
+    found = judged(world, deviation("rule", undo.rules("sg-mesh", gone=told(rule))))
+    one = found["rule"]
+    assert one.meaning is (Meaning.OPENS_CLUSTER if somebody else Meaning.WEAKENS)
+    assert [(item["ports"], item["source"]) for item in one.opens_to] == (
+        [("22", "10.20.1.200/32")] if somebody else []
+    )
+
+
+def test_what_no_rule_depends_on_keeps_its_own_grade() -> None:
+    """A difference without an undo is as grave as it was declared."""
+    found = judged(cluster([SELF]), deviation("tag", None, Meaning.COSMETIC))
+    assert (found["tag"].meaning, found["tag"].detail) == (Meaning.COSMETIC, "no more than that")
