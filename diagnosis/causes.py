@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import string
-from typing import Dict, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Dict, Mapping, Optional, Sequence, Tuple
 
 from diagnosis.catalogue import addressing, filtering, node, path, rendezvous, runtime
 from diagnosis.catalogue.cause import Cause, Group, SeenIn
-from diagnosis.report import Finding
+
+if TYPE_CHECKING:
+    from diagnosis.report import Finding
 
 __all__ = ["CATALOGUE", "CAUSES", "LOOK_UPS", "Cause", "Group", "SeenIn", "cause", "fill", "finding"]
 
@@ -94,6 +96,8 @@ def finding(
     Raises:
         KeyError: `cause_id` is not in the catalogue.
     """
+    from diagnosis.report import Finding  # noqa: PLC0415 - start-up time: explaining logs needs no reports
+
     declared = cause(cause_id)
     return Finding(
         id=cause_id,

@@ -1,60 +1,63 @@
 """`fullmesh explain LOG...`: what saved or pasted logs show, and no more than that.
 
-Text -> facts (`explain_read`, `signatures*`) -> claims (`explain_address`, `_members`,
-`_rendezvous`, `_runtime`) -> answer (`explain_decide`) -> text or JSON (`explain_render`).
+Streams (`explain_open`) -> lines that may say something (`explain_scan`) -> facts (`explain_read`,
+`explain_head`, the rows in `signatures_*`) -> claims (`explain_meanings`, and the rules in `explain_address`
+and the modules beside it) -> answer (`explain_decide`) -> text or JSON (`explain_render`).
 Nothing but this module is imported until a log is read, so that usage is told at once.
 """
 
 from __future__ import annotations
 
-import contextlib
-import sys
-from typing import TYPE_CHECKING, BinaryIO, List, Sequence, Tuple
+from typing import TYPE_CHECKING, BinaryIO, Sequence, Tuple
 
 if TYPE_CHECKING:
     from diagnosis.explain_decide import Explanation
+    from diagnosis.explain_facts import Book
 
 EXAMPLE = """\
 fullmesh explain rank0.log rank1.log ...     all ranks' logs: the first cause, not its echoes
 kubectl logs trainer-0 | fullmesh explain -  standard input
 fullmesh explain --json job.log.gz           for programs; exit 0 no fault, 1 determined, 3 undetermined
 """
-STANDARD_INPUT = "-"
 
 
 class LogError(Exception):
-    """A log cannot be opened or read to its end."""
+    """No log could be read."""
 
 
 def explain(logs: Sequence[Tuple[str, BinaryIO]]) -> Explanation:
     """Judge logs, each a name and a binary stream; memory does not grow with their length.
 
     Raises:
-        LogError: a stream cannot be read to its end.
+        LogError: none of the streams can be read.
     """
     from diagnosis.explain_decide import decide  # noqa: PLC0415 - start-up time
-    from diagnosis.explain_read import read_logs  # noqa: PLC0415
+    from diagnosis.explain_facts import Book  # noqa: PLC0415
+    from diagnosis.explain_open import read_streams  # noqa: PLC0415
 
-    return decide(read_logs(logs))
+    book = Book()
+    read_streams(book, logs)
+    return decide(_looked_at(book))
 
 
 def explain_files(paths: Sequence[str]) -> Explanation:
-    """Judge files by name; `-` is standard input.
+    """Judge files by name; `-` is standard input, a folder stands for every file below it.
+
+    What cannot be read is listed in the answer's `unread`, and the others are judged.
 
     Raises:
-        LogError: a file does not exist, is a directory or cannot be read to its end.
+        LogError: none of the files can be read.
     """
-    with contextlib.ExitStack() as stack:
-        logs: List[Tuple[str, BinaryIO]] = []
-        for path in paths:
-            if path == STANDARD_INPUT:
-                logs.append((path, sys.stdin.buffer))
-                continue
-            try:
-                logs.append((path, stack.enter_context(open(path, "rb"))))
-            except OSError as error:
-                raise LogError(
-                    f"{path} cannot be opened: {error.strerror}; a log is a readable file, or - for "
-                    "standard input"
-                ) from error
-        return explain(logs)
+    from diagnosis.explain_decide import decide  # noqa: PLC0415 - start-up time
+    from diagnosis.explain_facts import Book  # noqa: PLC0415
+    from diagnosis.explain_open import read_paths  # noqa: PLC0415
+
+    book = Book()
+    read_paths(book, paths)
+    return decide(_looked_at(book))
+
+
+def _looked_at(book: Book) -> Book:
+    if book.unread and len(book.unread) == len(book.files):
+        raise LogError("; ".join(f"{name} {reason}" for name, reason in book.unread))
+    return book

@@ -8,9 +8,11 @@ from typing import Dict, List, Tuple
 from diagnosis.environment import UNREAD, without_effect
 from diagnosis.explain_claims import (
     GAI_NAMES,
+    PROXY_ADDRESS,
     Claim,
     Tier,
     View,
+    host_of,
     is_loopback,
     is_unroutable,
     node,
@@ -19,23 +21,30 @@ from diagnosis.explain_claims import (
     setting,
     suspects,
 )
-from diagnosis.explain_facts import Fact, Kind, compiled
+from diagnosis.explain_facts import Fact, compiled
+from diagnosis.explain_kinds import FAILURES, RETRIED, Kind
 
-# What live evidence decides: the mesh probed both ways, each pair, on every kind of port.
-PROBE = (
-    "RANK={rank} WORLD_SIZE={world_size} MASTER_ADDR={master_address} MASTER_PORT={master_port} "
-    "fullmesh check --no-collective"
-)
 # An interface's name is at most 15 bytes without blanks and slashes (linux/if.h).
 _NAME = r"[A-Za-z0-9_.:@-]{1,15}"
 _PREFIX = r"(?:eth|en|ens|eno|enp|enx|enX|ib|bond|wlan|wlp|team|hsn)"
 _ADDRESS = r"\d{1,3}(?:\.\d{1,3}){3}(?:/\d+)?|[0-9A-Fa-f]*:[0-9A-Fa-f:]*:[0-9A-Fa-f:]*"
 _VIRTUAL = r"docker\d*|br-[0-9a-f]+|virbr\d*|veth\w*|tun\d*|tailscale\d*|cni\d*|flannel\S*"
+# How a mesh fails for want of a right address.
+_MESH = (Kind.PAIR_ERROR, Kind.PAIR_HIDDEN, Kind.PAIR_TIMEOUT, Kind.MESH_FAILED)
+_HOST_COMMAND = "getent ahosts $(hostname); echo GLOO_SOCKET_IFNAME=$GLOO_SOCKET_IFNAME"
 
 
 def address_claims(view: View) -> List[Claim]:
     """Everything about names, interfaces and published addresses."""
-    return [*_interfaces(view), *_own_name(view), *_families(view), *_dialled(view), *_settings(view)]
+    return [
+        *_interfaces(view),
+        *_own_name(view),
+        *_fallback(view),
+        *_numeric_master(view),
+        *_dialled(view),
+        *_settings(view),
+        *_unread(view),
+    ]
 
 
 def wrong_syntax(name: str) -> str:
@@ -56,42 +65,26 @@ def _interfaces(view: View) -> List[Claim]:
     for fact in view.book.all(Kind.INTERFACE):
         raw = fact.values.get("name", "")
         name = raw.strip().rstrip(".")
-        # One blank always stands before the name; a second one belongs to it.
+        subject = node(fact.rank)
         why = wrong_syntax(name)
         if why:
-            claims.append(
-                Claim(
-                    id="ifname-syntax",
-                    facts=(fact,),
-                    subject=node(fact.rank),
-                    summary=f"GLOO_SOCKET_IFNAME holds {name!r}: {why}",
-                )
-            )
+            summary = f"GLOO_SOCKET_IFNAME holds {name!r}: {why}"
+            claims.append(Claim(id="ifname-syntax", facts=(fact,), subject=subject, summary=summary))
             continue
         same_value = {setting(item) for item in view.book.settings("GLOO_SOCKET_IFNAME")} == {name}
         others = [item for item in view.mesh_begun if item.rank not in (None, fact.rank)]
         if same_value and fact.rank is not None and others:
-            claims.append(
-                Claim(
-                    id="ifname-heterogeneous",
-                    facts=(fact, others[0]),
-                    subject=node(fact.rank),
-                    summary=f"GLOO_SOCKET_IFNAME={name} is set for all, rank {others[0].rank} got past "
-                    "it, and rank "
-                    f"{fact.rank} has no such interface",
-                )
+            summary = (
+                f"GLOO_SOCKET_IFNAME={name} is set for all, rank {others[0].rank} got past it, and rank "
+                f"{fact.rank} has no such interface"
             )
+            shown = (fact, others[0])
+            claims.append(Claim(id="ifname-heterogeneous", facts=shown, subject=subject, summary=summary))
             continue
-        claims.append(
-            Claim(
-                id="ifname-missing",
-                facts=(fact,),
-                subject=node(fact.rank),
-                summary=f"Gloo was told to use the interface {name!r}, and this host has none of that "
-                "name with an "
-                "address",
-            )
+        summary = (
+            f"Gloo was told to use the interface {name!r}, and this host has no such one with an address"
         )
+        claims.append(Claim(id="ifname-missing", facts=(fact,), subject=subject, summary=summary))
     return claims
 
 
@@ -99,37 +92,31 @@ def _own_name(view: View) -> List[Claim]:
     claims = []
     for fact in view.book.all(Kind.NOT_LOCAL):
         ip, name = fact.get("ip"), fact.get("name")
-        number = numeric_name(ip) if ip else (int(name) if re.fullmatch(r"[0-9]{1,9}", name) else None)
+        number = numeric_name(ip or name)
         if number is not None:
-            claims.append(
-                Claim(
-                    id="hostname-numeric",
-                    facts=(fact,),
-                    subject=node(fact.rank),
-                    summary=f"the host name is the number {number}, which the resolver reads as the address "
-                    f"{ip or '0.x.x.x'}",
-                    fields={"name": number},
-                )
+            cause, summary = (
+                "hostname-numeric",
+                (
+                    f"the host name is the number {number}, which the resolver reads as the address "
+                    f"{ip or '0.x.x.x'}"
+                ),
             )
-            continue
-        claims.append(
-            Claim(
-                id="hostname-stale-ip",
-                facts=(fact,),
-                subject=node(fact.rank),
-                summary=f"the host's own name{' ' + name if name else ''} resolves to "
-                f"{ip or 'an address'} that no "
-                "interface of this host has",
-                fields={"name": name},
+        else:
+            cause, summary = (
+                "hostname-stale-ip",
+                (
+                    f"the host's own name{' ' + name if name else ''} resolves to {ip or 'an address'} that "
+                    "no interface of this host has"
+                ),
             )
-        )
+        fields = {"name": number if number is not None else name}
+        claims.append(Claim(id=cause, facts=(fact,), subject=node(fact.rank), summary=summary, fields=fields))
     for fact in view.book.all(Kind.NAME_FAILED):
         code = fact.get("code")
+        stale = compiled(_ADDRESS).fullmatch(fact.get("name"))
         claims.append(
             Claim(
-                id="hostname-stale-ip"
-                if compiled(_ADDRESS).fullmatch(fact.get("name"))
-                else "hostname-unresolvable",
+                id="hostname-stale-ip" if stale else "hostname-unresolvable",
                 facts=(fact,),
                 subject=node(fact.rank),
                 summary="the name Gloo was to listen on has no local address"
@@ -137,37 +124,41 @@ def _own_name(view: View) -> List[Claim]:
                 fields={"name": fact.get("name")},
             )
         )
-    fallback = view.book.all(Kind.LOOPBACK_FALLBACK)
-    if fallback and not view.book.progress_after(fallback):
-        claims += [
-            Claim(
-                id="hostname-unresolvable",
-                facts=(fact, *_loopback_errors(view)[:1]),
-                subject=node(fact.rank),
-                summary="the host's own name resolves to no address of this host, so Gloo publishes "
-                "loopback, where "
-                "no other host finds it",
-            )
-            for fact in fallback[:4]
-        ]
     return claims
 
 
-def _families(view: View) -> List[Claim]:
-    facts = view.book.all(Kind.FAMILIES)
-    if not facts:
+def _fallback(view: View) -> List[Claim]:
+    """Gloo publishes loopback: why a mesh over several hosts fails, and harmless on one host."""
+    facts = view.book.all(Kind.LOOPBACK_FALLBACK)
+    if not facts or view.book.progress_after(facts):
         return []
+    summary = (
+        "the host's own name resolves to no address of this host, so Gloo publishes loopback, where no other "
+        "host finds it"
+    )
+    if not view.book.has(*_MESH) and view.book.some(FAILURES - RETRIED - {Kind.ECHO}):
+        # Something else failed, and the mesh did not: the warning may be years old on this host.
+        return suspects(("hostname-unresolvable",), facts[:1], summary, ask=_HOST_COMMAND)
+    loopback = [fact for fact in view.book.all(Kind.PAIR_ERROR) if is_loopback(fact.get("ip"))]
     return [
         Claim(
-            id="ipv4-ipv6-mismatch",
-            facts=tuple(facts[:2]),
-            summary="one rank publishes IPv4 (family 2) and another IPv6 (family 10); Gloo cannot pair them",
+            id="hostname-unresolvable",
+            facts=(fact, *loopback[:1]),
+            subject=node(fact.rank),
+            summary=summary,
         )
+        for fact in facts[:4]
     ]
 
 
-def _loopback_errors(view: View) -> List[Fact]:
-    return [fact for fact in view.book.all(Kind.PAIR_ERROR) if is_loopback(fact.get("ip"))]
+def _numeric_master(view: View) -> List[Claim]:
+    """A number as the store's host: the resolver reads it as an address."""
+    for fact in view.book.all(Kind.STORE_ERRNO, Kind.STORE_TIMEOUT, Kind.STORE_GAI):
+        number = numeric_name(host_of(fact).strip())
+        if number is not None and not view.book.progress_after([fact]):
+            summary = f"the store's host is the number {number}, which the resolver reads as 0.x.x.x"
+            return [Claim(id="hostname-numeric", facts=(fact,), summary=summary, fields={"name": number})]
+    return []
 
 
 def _dialled(view: View) -> List[Claim]:
@@ -178,24 +169,25 @@ def _dialled(view: View) -> List[Claim]:
         seen.setdefault((fact.get("ip"), fact.get("error")), fact)
     for (ip, error), fact in seen.items():
         port = real_port(fact.get("port"))
-        what = unroutable = is_unroutable(ip)
+        unroutable = is_unroutable(ip)
         number = numeric_name(ip)
         if number is not None:
             summary = f"a peer's host name is the number {number}: it published {ip}"
             claims.append(
                 Claim(id="hostname-numeric", facts=(fact,), summary=summary, fields={"name": number})
             )
-        elif is_loopback(ip):
+        elif is_loopback(ip) and ip != PROXY_ADDRESS:
             claims += _published_loopback(view, fact, port)
         elif unroutable is not None:
-            claims.append(
-                Claim(
-                    id="wrong-interface",
-                    facts=(fact,),
-                    summary=f"a peer published {ip}, {what}, which does not answer from here ({error}, "
-                    f"port {port})",
-                )
+            summary = (
+                f"a peer published {ip}, {unroutable}, which does not answer from here ({error}, port {port})"
             )
+            if is_unroutable(view.master[0] or "") == unroutable:
+                # The store stands in the same range: perhaps all members do.
+                ids = ("wrong-interface", "peer-died", "os-firewall-reject")
+                claims += suspects(ids, (fact,), summary, ask=f"ip -br address; {_HOST_COMMAND}")
+            else:
+                claims.append(Claim(id="wrong-interface", facts=(fact,), summary=summary))
     return claims
 
 
@@ -206,54 +198,55 @@ def _published_loopback(view: View, fact: Fact, port: str) -> List[Claim]:
     if values:
         return [Claim(id="ifname-loopback", facts=(values[0], fact), summary=summary)]
     # 127.0.1.1 stands in /etc/hosts of Debian's family and nowhere else; 127.0.0.1 may be one machine's job.
-    if view.several_hosts or (not ip.startswith("127.0.0.") and ip.startswith("127.")):
-        return [Claim(id="hostname-loopback", facts=(fact,), summary=summary, tier=Tier.SELF_EVIDENT)]
+    if view.several_hosts or not ip.startswith(("127.0.0.", "::1", "localhost")):
+        return [Claim(id="hostname-loopback", facts=(fact,), summary=summary)]
     return suspects(
         ("hostname-loopback", "hostname-unresolvable", "ifname-loopback", "peer-died"),
         (fact,),
         f"a peer published {ip}: wrong where the job has several hosts, and a peer that ended where it "
         "has one",
-        ask="getent ahosts $(hostname); echo GLOO_SOCKET_IFNAME=$GLOO_SOCKET_IFNAME",
+        ask=_HOST_COMMAND,
     )
 
 
 def _settings(view: View) -> List[Claim]:
-    """Values that are wrong by themselves, or that nothing reads."""
+    """Values of GLOO_SOCKET_IFNAME that are wrong by themselves, unless they worked."""
     claims: List[Claim] = []
+    failed = view.book.has(Kind.PAIR_ERROR, Kind.PAIR_TIMEOUT, Kind.PAIR_HIDDEN)
     for fact in view.book.settings("GLOO_SOCKET_IFNAME"):
+        if view.book.progress_after([fact]):
+            continue
         for name in setting(fact).rstrip(",").split(","):
             if name.startswith(("$", "<", "`", "{")) or not setting(fact):
                 continue  # a script's text, or a name that was blanked out
-            why = wrong_syntax(name)
-            if why:
-                summary = f"GLOO_SOCKET_IFNAME holds {name!r}: {why}"
-                claims.append(
-                    Claim(id="ifname-syntax", facts=(fact,), summary=summary, subject=node(fact.rank))
-                )
-                break
-            failed = view.book.has(Kind.PAIR_ERROR, Kind.PAIR_TIMEOUT, Kind.PAIR_HIDDEN)
+            why, cause = wrong_syntax(name), "ifname-syntax"
+            summary = f"GLOO_SOCKET_IFNAME holds {name!r}: {why}"
             if name == "lo" and failed and view.several_hosts:
+                cause = "ifname-loopback"
                 summary = "GLOO_SOCKET_IFNAME=lo publishes loopback, and the job has several hosts"
-                claims.append(
-                    Claim(id="ifname-loopback", facts=(fact,), summary=summary, subject=node(fact.rank))
-                )
-            if compiled(_VIRTUAL).fullmatch(name) and failed:
+            elif not why and compiled(_VIRTUAL).fullmatch(name) and failed:
+                cause = "wrong-interface"
                 summary = f"GLOO_SOCKET_IFNAME={name} publishes the address of an interface inside the host"
-                claims.append(
-                    Claim(id="wrong-interface", facts=(fact,), summary=summary, subject=node(fact.rank))
-                )
+            elif not why:
+                continue
+            claims.append(Claim(id=cause, facts=(fact,), summary=summary, subject=node(fact.rank)))
+            break
+    return claims
+
+
+def _unread(view: View) -> List[Claim]:
+    """Variables that nothing reads."""
     names = {
         fact.get("name"): fact for fact in view.book.all(Kind.SETTING) if fact.get("name").startswith("GLOO_")
     }
-    for name, works in without_effect(dict.fromkeys(names, "")):
-        known = f"; what works: {UNREAD[name]}" if name in UNREAD else ""
-        claims.append(
-            Claim(
-                id="env-no-effect",
-                facts=(names[name],),
-                summary=f"no release of Gloo or torch reads {name}{known or '; ' + works}",
-                tier=Tier.SIDE,
-                fields={"name": name},
-            )
+    return [
+        Claim(
+            id="env-no-effect",
+            facts=(names[name],),
+            summary=f"no release of Gloo or torch reads {name}"
+            + (f"; what works: {works}" if name in UNREAD else f"; {works}"),
+            tier=Tier.SIDE,
+            fields={"name": name},
         )
-    return claims
+        for name, works in without_effect(dict.fromkeys(names, ""))
+    ]

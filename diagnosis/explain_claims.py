@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import functools
 import re
-from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Dict, Iterable, List, Mapping, Optional, Set, Tuple
+from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Set, Tuple
 
-from diagnosis.explain_facts import Book, Fact, Kind
+from diagnosis.explain_facts import Book, Fact
+from diagnosis.explain_kinds import LEAVING, Kind
+
+# What live evidence decides: the mesh probed both ways, each pair, on every kind of port.
+PROBE = (
+    "RANK={rank} WORLD_SIZE={world_size} MASTER_ADDR={master_address} MASTER_PORT={master_port} "
+    "fullmesh check --no-collective"
+)
+EVERY_LOG = "fullmesh explain LOG_OF_EACH_RANK..."
 
 ERRNO_NAMES = {
     "97": "EAFNOSUPPORT, no such address family",
@@ -30,12 +37,20 @@ GAI_NAMES = {
     "-8": "EAI_SERVICE",
     "-9": "EAI_ADDRFAMILY",
     "-11": "EAI_SYSTEM",
+    "8": "EAI_NONAME of macOS, the name does not exist",
+    "11001": "WSAHOST_NOT_FOUND, the name does not exist",
+    "11002": "WSATRY_AGAIN, the resolver did not answer",
+    "11004": "WSANO_DATA, the name has no address",
 }
+# Windows numbers what Linux numbers otherwise.
+_WINDOWS_ERRNO = {"10051": "101", "10054": "104", "10060": "110", "10061": "111", "10065": "113"}
 # At the store these say that its host cannot be reached.
 UNREACHABLE = ("101", "110", "113")
 # Docker's own default; other private ranges are used by networks and bridges alike.
 _DOCKER = "172.17."
 _EPHEMERAL = range(32768, 61000)
+# The first hop of Istio's inbound traffic: whoever sees it as a peer is behind that proxy.
+PROXY_ADDRESS = "127.0.0.6"
 
 
 class Tier(IntEnum):
@@ -47,11 +62,11 @@ class Tier(IntEnum):
     SIDE = 3  # worth saying, decides nothing
 
 
-@dataclass(frozen=True)
-class Claim:
+class Claim(NamedTuple):
     """A cause with the facts that show it. sure=False: it fits, and nothing decides.
 
-    fields: for the catalogue's command templates. ask: the command that would decide (a template).
+    fields: for the catalogue's command templates (never changed). ask: the command that would decide (a
+    template).
     """
 
     id: str
@@ -60,7 +75,7 @@ class Claim:
     subject: str = "cluster"
     sure: bool = True
     tier: Tier = Tier.SELF_EVIDENT
-    fields: Mapping[str, object] = field(default_factory=dict)
+    fields: Mapping[str, object] = {}
     remediation: Optional[str] = None
     ask: Optional[str] = None
 
@@ -73,6 +88,15 @@ def suspects(
     return [Claim(id=item, facts=shown, summary=summary, sure=False, ask=ask) for item in ids]
 
 
+def apart(one: Fact, other: Fact) -> bool:
+    """Whether two lines are surely of different processes."""
+    if one.rank is not None and other.rank is not None:
+        return one.rank != other.rank
+    if one.place.file != other.place.file:
+        return True
+    return None not in (one.node, other.node) and one.node != other.node
+
+
 def node(rank: Optional[int]) -> str:
     return "cluster" if rank is None else f"node:{rank}"
 
@@ -80,6 +104,18 @@ def node(rank: Optional[int]) -> str:
 def host_of(fact: Fact) -> str:
     """Host as the message names it; blanks are part of it."""
     return fact.values.get("host") or fact.get("bare")
+
+
+def errno_of(fact: Fact) -> str:
+    """The error's number as Linux numbers it."""
+    number = fact.get("errno")
+    return _WINDOWS_ERRNO.get(number, number)
+
+
+def seconds_of(text: str) -> Optional[float]:
+    """Seconds of a time-out as it is printed: 900s, 60000ms or 60000 ms."""
+    found = re.fullmatch(r"([0-9]{1,12}) ?(m?s)", text)
+    return int(found.group(1)) / (1000 if found.group(2) == "ms" else 1) if found else None
 
 
 def setting(fact: Fact) -> str:
@@ -116,6 +152,19 @@ def is_loopback(text: str) -> bool:
     return text.startswith("127.") or text in ("::1", "localhost", "ip6-localhost", "::ffff:127.0.0.1")
 
 
+def is_tunnel(text: str) -> Optional[str]:
+    """What a range is used for besides, of addresses that members often do not reach; None for others."""
+    found = address(text) if text[:4] in ("100.", "198.") else None
+    if found is None:
+        return None
+    parts = text.split(".")
+    if parts[0] == "100" and 64 <= int(parts[1]) < 128:
+        return "in the range that VPNs like Tailscale take (and some clusters' pods)"
+    if parts[:2] in (["198", "18"], ["198", "19"]):
+        return "in the range that proxies hand out as made-up addresses"
+    return None
+
+
 def is_unroutable(text: str) -> Optional[str]:
     """What kind of interface has an address that members of other hosts never reach; None if they may."""
     if text.startswith(_DOCKER):
@@ -128,9 +177,11 @@ def is_unroutable(text: str) -> Optional[str]:
 
 
 def numeric_name(text: str) -> Optional[int]:
-    """The host name behind 0.x.x.x: the resolver read a number as an address."""
-    parts = text.split(".")
-    if len(parts) != 4 or parts[0] != "0" or address(text) is None:
+    """The number that is a host's name: written out, or behind 0.x.x.x, as which the resolver reads it."""
+    if re.fullmatch(r"[0-9]{1,10}", text):
+        return int(text) or None
+    parts = text.rpartition("::ffff:")[2].split(".")
+    if len(parts) != 4 or parts[0] != "0" or address(".".join(parts)) is None:
         return None
     return (int(parts[1]) << 16 | int(parts[2]) << 8 | int(parts[3])) or None
 
@@ -180,6 +231,8 @@ class View:
         master = self.master[0]
         return (
             len(book.nodes) > 1
+            # Ray, and pdsh under DeepSpeed, name a host by its address only where it is another one.
+            or any(re.fullmatch(r"[0-9.]{7,15}", name) for name in book.nodes)
             or any(rank >= 8 for rank in self.ranks)
             or any(ip and not is_loopback(ip) for ip in remote)
             or (master is not None and not is_loopback(master))
@@ -199,6 +252,18 @@ class View:
                 Kind.STORE_KEY,
             )
         )
+
+    @functools.cached_property
+    def left_after_work(self) -> bool:
+        """Whether what was lost was lost by processes that leave one after the other, their work done."""
+        lost = self.book.all(*LEAVING)
+        finished = self.book.finished
+        raised = any(re.search(r"(?:Error|Exception)\b: ", fact.place.text) for fact in lost)
+        # Between hosts only clocks could order them, within a file the lines do.
+        before = finished is not None and all(
+            finished.order < fact.order or finished.place.file != fact.place.file for fact in lost
+        )
+        return bool(lost) and before and not raised
 
     def fields(self) -> Dict[str, object]:
         """What the logs show of the values that commands need."""

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
-import functools
-from dataclasses import dataclass
 from enum import Enum
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, List, NamedTuple, Optional, Tuple
 
 from diagnosis.causes import CATALOGUE, fill
-from diagnosis.explain_address import PROBE, address_claims
-from diagnosis.explain_claims import Claim, Tier, View
-from diagnosis.explain_facts import FAILURES, RETRIED, Book, Fact, Kind, Place
-from diagnosis.explain_members import EVERY_LOG, member_claims
+from diagnosis.explain_address import address_claims
+from diagnosis.explain_between import between_claims
+from diagnosis.explain_claims import EVERY_LOG, PROBE, Claim, Tier, View
+from diagnosis.explain_elastic import elastic_claims
+from diagnosis.explain_facts import Book, Fact, Place
+from diagnosis.explain_kinds import FAILURES, LEAVING, RETRIED, Kind
+from diagnosis.explain_meanings import meaning_claims
+from diagnosis.explain_members import member_claims
+from diagnosis.explain_mesh import mesh_claims
 from diagnosis.explain_rendezvous import rendezvous_claims
 from diagnosis.explain_runtime import runtime_claims
 
 SCHEMA_VERSION = 1
+RULES = (
+    address_claims,
+    member_claims,
+    between_claims,
+    meaning_claims,
+    rendezvous_claims,
+    elastic_claims,
+    runtime_claims,
+    mesh_claims,
+)
 
 
 class Outcome(str, Enum):
@@ -24,8 +37,7 @@ class Outcome(str, Enum):
     NO_FAULT = "no-fault"
 
 
-@dataclass(frozen=True)
-class Explained:
+class Explained(NamedTuple):
     """A cause with its evidence; the same shape for causes, consequences and candidates."""
 
     id: str
@@ -36,8 +48,21 @@ class Explained:
     commands: Tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Explanation:
+class Note(NamedTuple):
+    """What is worth saying beside the causes: known lines that are none, and what could not be told."""
+
+    summary: str
+    evidence: Tuple[Place, ...] = ()
+
+
+class Unread(NamedTuple):
+    """A log that was not read to its end, and why."""
+
+    file: str
+    reason: str
+
+
+class Explanation(NamedTuple):
     """The answer. `causes` is empty when undetermined; then `candidates` are in order."""
 
     verdict: Outcome
@@ -45,42 +70,49 @@ class Explanation:
     consequences: Tuple[Explained, ...] = ()
     candidates: Tuple[Explained, ...] = ()
     next_command: Optional[str] = None
+    notes: Tuple[Note, ...] = ()
     lines: int = 0
     files: Tuple[str, ...] = ()
+    unread: Tuple[Unread, ...] = ()
     schema_version: int = SCHEMA_VERSION
 
 
 def decide(book: Book) -> Explanation:
     """Judge all facts. Pure: the same facts give the same answer."""
     view = View(book)
-    claims = [*address_claims(view), *member_claims(view), *rendezvous_claims(view), *runtime_claims(view)]
+    claims = [claim for rule in RULES for claim in rule(view)]
     # A claim without a line is a defect of a rule; it must never become an answer.
     claims = [claim for claim in claims if claim.facts and claim.id in CATALOGUE]
     side = [claim for claim in claims if claim.tier is Tier.SIDE]
     sure = [claim for claim in claims if claim.sure and claim.tier is not Tier.SIDE]
     open_ = [claim for claim in claims if not claim.sure]
-    answer = functools.partial(Explanation, lines=book.lines, files=tuple(book.files))
+    answer = Explanation(
+        verdict=Outcome.UNDETERMINED,
+        notes=_notes(view, bool(claims)),
+        lines=book.lines,
+        files=tuple(book.files),
+        unread=tuple(Unread(file=file, reason=reason) for file, reason in book.unread),
+    )
     if sure:
         causes, consequences = _first(sure)
-        return answer(
+        return answer._replace(
             verdict=Outcome.DETERMINED,
             causes=_shown(view, [*causes, *side]),
             consequences=_shown(view, consequences),
         )
     benign = _benign(view, bool(open_))
-    if benign is not None and not _fails(view):
-        return answer(verdict=Outcome.NO_FAULT, causes=_shown(view, [benign]))
+    if benign is not None and not _fails(view) and not book.unread:
+        return answer._replace(verdict=Outcome.NO_FAULT, causes=_shown(view, [benign]))
     if open_:
-        return answer(
-            verdict=Outcome.UNDETERMINED,
+        return answer._replace(
             candidates=_shown(view, open_),
             consequences=_shown(view, side),
             next_command=_command(view, next((claim.ask for claim in open_ if claim.ask), PROBE)),
         )
     if side and not _fails(view):
-        return answer(verdict=Outcome.DETERMINED, causes=_shown(view, side))
-    return answer(
-        verdict=Outcome.UNDETERMINED,
+        return answer._replace(verdict=Outcome.DETERMINED, causes=_shown(view, side))
+    return answer._replace(
+        candidates=_shown(view, [benign] if benign is not None and not _fails(view) else []),
         consequences=_shown(view, side),
         next_command=_command(view, EVERY_LOG),
     )
@@ -120,34 +152,71 @@ def _moment(claim: Claim) -> Tuple[int, bool, float, int]:
 
 def _fails(view: View) -> bool:
     """Whether anything failed for good. Attempts are judged by `_benign`: a later success excuses them."""
-    return any(view.book.has(kind) for kind in FAILURES - RETRIED - {Kind.ECHO})
+    excused = RETRIED | (LEAVING if view.left_after_work else frozenset())
+    return view.book.some(FAILURES - excused - {Kind.ECHO})
 
 
 def _benign(view: View, doubtful: bool) -> Optional[Claim]:
+    """That nothing is wrong, if the text shows it."""
     book = view.book
     noise = book.all(Kind.NOISE)
-    lookups = book.all(Kind.STORE_GAI)
     retried = book.all(*RETRIED)
     progress = book.progress_after([*retried, *noise]) if retried or noise else None
+    if view.left_after_work and book.finished is not None:
+        lost = book.all(*LEAVING)
+        summary = "the job ended well, and its processes left one after the other"
+        return Claim(id="benign-shutdown", facts=(book.finished, lost[0]), summary=summary)
     if retried and progress is not None:
         others = [fact for fact in retried if fact.kind is not Kind.STORE_GAI]
-        cause = "benign-retry" if others else "benign-ipv6-warning"
-        shown: Tuple[Fact, ...] = ((others or lookups)[0], progress)
-        return Claim(
-            id=cause, facts=shown, summary="early lines failed, and a later line shows the job at work"
+        summary = "early lines failed, and a later line shows the job at work"
+        shown: Tuple[Fact, ...] = ((others or retried)[0], progress)
+        return Claim(id="benign-retry" if others else "benign-ipv6-warning", facts=shown, summary=summary)
+    if retried or doubtful:
+        return None
+    if noise:
+        return _harmless(noise, progress)
+    working = next((fact for fact in reversed(book.all(Kind.PROGRESS)) if not fact.get("met")), None)
+    if working is None:
+        return None
+    return Claim(id="benign-success", facts=(working,), summary="the job is at work, and nothing failed")
+
+
+def _harmless(noise: List[Fact], progress: Optional[Fact]) -> Optional[Claim]:
+    """Lines that mean nothing by themselves. Only about IPv6 they say so; others need the success."""
+    about = {fact.get("about"): fact for fact in reversed(noise)}
+    ipv6 = about.get("ipv6")
+    after = (progress,) if progress is not None else ()
+    if ipv6 is not None:
+        summary = "this host has no IPv6, and torch goes on with IPv4; nothing in the text failed"
+        return Claim(id="benign-ipv6-warning", facts=(ipv6, *after), summary=summary)
+    if progress is None:
+        return None
+    summary = "a line that failed for a log message or an agent's store only, and the job at work behind it"
+    return Claim(id="benign-retry", facts=(noise[0], progress), summary=summary)
+
+
+def _notes(view: View, claimed: bool) -> Tuple[Note, ...]:
+    book = view.book
+    notes = [
+        Note(fact.get("says"), fact.places)
+        for fact in {fact.get("says"): fact for fact in reversed(book.all(Kind.NOTE))}.values()
+    ]
+    for fact in book.all(Kind.NOISE):
+        if fact.get("about") == "reverse lookup":
+            notes.append(Note("reverse look-ups fail: harmless, and slow where the resolver is", fact.places))
+            break
+    own = book.all(Kind.OTHER_ERROR)
+    if own and not claimed:
+        notes.append(
+            Note(
+                "an error of the program's own; nothing of torch.distributed stands beside it", own[0].places
+            )
         )
-    if noise and not retried and not doubtful:
-        ipv6 = any(fact.get("about") == "ipv6" for fact in noise)
-        what = (
-            "this host has no IPv6, and torch goes on with IPv4"
-            if ipv6
-            else "a reverse look-up failed, for a log line only"
+    if not book.kept and not book.has(Kind.PROGRESS):
+        notes.append(
+            Note(f"none of the {book.lines} lines is a known one of torch.distributed, Gloo or a launcher")
         )
-        after = (progress,) if progress is not None else ()
-        return Claim(
-            id="benign-ipv6-warning", facts=(noise[0], *after), summary=f"{what}; nothing in the text failed"
-        )
-    return None
+    return tuple(notes)
 
 
 def _shown(view: View, claims: List[Claim]) -> Tuple[Explained, ...]:
@@ -161,7 +230,7 @@ def _shown(view: View, claims: List[Claim]) -> Tuple[Explained, ...]:
             id=claim.id,
             subject=claim.subject,
             summary=claim.summary,
-            evidence=tuple(dict.fromkeys(fact.place for fact in claim.facts)),
+            evidence=tuple(dict.fromkeys(place for fact in claim.facts for place in fact.places)),
             remediation=claim.remediation or declared.remediation,
             commands=fill(declared.commands, fields),
         )

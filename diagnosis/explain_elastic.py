@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Dict, Iterable, List, Optional, Set
 
-from diagnosis.explain_address import PROBE
-from diagnosis.explain_claims import Claim, View, host_of, setting, suspects
-from diagnosis.explain_facts import Fact, Kind
-from diagnosis.explain_members import EVERY_LOG
+from diagnosis.explain_claims import EVERY_LOG, Claim, View, host_of, setting, suspects
+from diagnosis.explain_facts import Fact
+from diagnosis.explain_kinds import Kind
 
 
 def elastic_claims(view: View) -> List[Claim]:
@@ -69,7 +68,7 @@ def _failed(view: View) -> List[Claim]:
     """torchrun's own rendezvous, where nothing else said why."""
     claims: List[Claim] = []
     facts = {fact.get("error"): fact for fact in reversed(view.book.all(Kind.RENDEZVOUS))}
-    connection, timeout, closed = facts.get("connection"), facts.get("timeout"), facts.get("closed")
+    connection, timeout = facts.get("connection"), facts.get("timeout")
     if connection is not None:
         own = _own_endpoint(view, view.book.all(Kind.LOCAL_NODE))
         if own is not None:
@@ -89,16 +88,6 @@ def _failed(view: View) -> List[Claim]:
             "too few nodes came to the rendezvous",
             ask=EVERY_LOG,
         )
-    if closed is not None:
-        claims += suspects(
-            ("stale-store", "peer-died"),
-            (closed,),
-            "the rendezvous of this id was closed already: an earlier run's, or another node ended",
-            ask="torchrun --rdzv-id=$(date +%s) ...",
-        )
-    if facts.get("heartbeat") is not None:
-        summary = "a node sent no heartbeat any more"
-        claims += suspects(("peer-died", "host-unreachable"), (facts["heartbeat"],), summary, ask=PROBE)
     return claims
 
 

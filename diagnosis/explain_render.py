@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any, Dict, List
 
-from cluster.serial import encode
 from diagnosis.causes import CATALOGUE
-from diagnosis.explain_decide import Explained, Explanation, Outcome
+from diagnosis.explain_decide import Explained, Explanation, Note, Outcome, Unread
+from diagnosis.explain_facts import Place
 
 _EXIT_CODES = {Outcome.NO_FAULT: 0, Outcome.DETERMINED: 1, Outcome.UNDETERMINED: 3}
 _SHOWN_CHARACTERS = 160
@@ -20,14 +20,23 @@ def exit_code(verdict: Outcome) -> int:
 
 def to_json(explanation: Explanation) -> str:
     """The whole answer; ids and data are stable, prose is not."""
-    document: Dict[str, Any] = encode(explanation)
+    document: Dict[str, Any] = _plain(explanation)
     first = {"schema_version": document.pop("schema_version")}
     return json.dumps({**first, **document}, indent=2)
 
 
+def _plain(value: Any) -> Any:
+    """Named tuples become objects, other tuples lists."""
+    if isinstance(value, (Explanation, Explained, Note, Unread, Place)):
+        return {name: _plain(item) for name, item in value._asdict().items()}
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return value.value if isinstance(value, Outcome) else value
+
+
 def to_terminal(explanation: Explanation) -> str:
     """For a person: verdict, causes with their lines and remedies, then what follows from them."""
-    from diagnosis.words import shell_lines, wrapped  # noqa: PLC0415 - start-up time: JSON needs none of it
+    from diagnosis.prose import plain, shell_lines, wrapped  # noqa: PLC0415 - start-up time: JSON needs none
 
     blocks = [_headline(explanation)]
     blocks += [_block(item) for item in explanation.causes]
@@ -36,6 +45,11 @@ def to_terminal(explanation: Explanation) -> str:
         blocks.append("\n".join(wrapped(f"What follows from it, or stands beside it: {ids}.")))
     if explanation.candidates:
         blocks.append(_candidates(explanation))
+    for note in explanation.notes:
+        at = [f"{plain(place.file)}:{place.line}: " for place in note.evidence[:1]]
+        blocks.append("\n".join(wrapped(f"{''.join(at)}{note.summary}.")))
+    for unread in explanation.unread:
+        blocks.append("\n".join(wrapped(f"Not read: {unread.file} {unread.reason}.")))
     if explanation.next_command is not None:
         blocks.append("What would decide:\n" + "\n".join(shell_lines(explanation.next_command, indent=4)))
     return "\n\n".join(blocks) + "\n"
@@ -53,7 +67,7 @@ def _headline(explanation: Explanation) -> str:
 
 
 def _evidence(item: Explained) -> List[str]:
-    from diagnosis.words import plain  # noqa: PLC0415 - as above
+    from diagnosis.prose import plain  # noqa: PLC0415 - as above
 
     lines = []
     for place in item.evidence:
@@ -64,7 +78,7 @@ def _evidence(item: Explained) -> List[str]:
 
 
 def _block(item: Explained) -> str:
-    from diagnosis.words import shell_lines, wrapped  # noqa: PLC0415 - as above
+    from diagnosis.prose import shell_lines, wrapped  # noqa: PLC0415 - as above
 
     lines = [f"{item.id} at {item.subject}", *wrapped(item.summary, indent=2), *_evidence(item)]
     if item.commands or item.remediation:
@@ -75,7 +89,7 @@ def _block(item: Explained) -> str:
 
 
 def _candidates(explanation: Explanation) -> str:
-    from diagnosis.words import wrapped  # noqa: PLC0415 - as above
+    from diagnosis.prose import wrapped  # noqa: PLC0415 - as above
 
     lines = []
     summary = ""

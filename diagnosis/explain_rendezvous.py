@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Dict, List
 
 from diagnosis.environment import host_is_well_formed
-from diagnosis.explain_address import PROBE
 from diagnosis.explain_claims import (
     ERRNO_NAMES,
     GAI_NAMES,
@@ -14,29 +13,22 @@ from diagnosis.explain_claims import (
     Tier,
     View,
     address,
+    errno_of,
     host_of,
     is_loopback,
     node,
+    numeric_name,
     setting,
     suspects,
 )
-from diagnosis.explain_elastic import elastic_claims
-from diagnosis.explain_facts import Fact, Kind, compiled
+from diagnosis.explain_facts import Fact, compiled
+from diagnosis.explain_kinds import Kind
 
 DIAL = "nc -zv -w 3 {master_address} {master_port}"
 # Words that stand where a launcher should have put a name.
 _PLACEHOLDER = (
     r"__\w+__|<.*>|\$.*|\{.*\}|%\(.*|(?i:none|null|undefined|nan|your[-_].*|master[-_]?(?:addr|ip"
     r"|node[-_]ip)|\w*placeholder\w*)"
-)
-# How connections fail that a proxy took and did not pass on.
-_CUT = (
-    Kind.STORE_RESET,
-    Kind.STORE_CLOSED,
-    Kind.PEER_RESET,
-    Kind.PEER_CLOSED,
-    Kind.PAIR_BROKEN,
-    Kind.PAIR_HIDDEN,
 )
 _LIKE_ADDRESS = r"[\d.]*\d\.[\d.]*"
 
@@ -45,9 +37,9 @@ def rendezvous_claims(view: View) -> List[Claim]:
     """Everything about MASTER_ADDR, the store's connection and torchrun's rendezvous."""
     return [
         *_settings(view),
-        *_listeners(view),
+        *_listener(view),
+        *_stranger(view),
         *_lookups(view),
-        *elastic_claims(view),
         *_connects(view),
         *_store_ended(view),
     ]
@@ -119,47 +111,39 @@ def _malformed(fact: Fact, host: str) -> Claim:
     )
 
 
-def _listeners(view: View) -> List[Claim]:
+def _listener(view: View) -> List[Claim]:
+    """A port that is held, where work behind it does not show that another was found."""
     gloo = {(fact.place.file, fact.place.line) for fact in view.book.all(Kind.GLOO_BIND)}
     taken = [f for f in view.book.all(Kind.PORT_TAKEN) if (f.place.file, f.place.line) not in gloo]
-    claims = []
-    if taken and not view.book.progress_after(taken):
-        first = next((fact for fact in taken if fact.get("port") or fact.get("last")), taken[0])
-        port = first.get("port") or first.get("last")
-        claims.append(
-            Claim(
-                id="port-in-use",
-                facts=(first,),
-                subject=node(first.rank),
-                summary=f"port {port or '(not named)'} of this host is held by another process",
-                fields={"master_port": port},
-            )
+    if not taken or view.book.progress_after(taken):
+        return []
+    first = next((fact for fact in taken if fact.get("port") or fact.get("last")), taken[0])
+    port = first.get("port") or first.get("last")
+    return [
+        Claim(
+            id="port-in-use",
+            facts=(first,),
+            subject=node(first.rank),
+            summary=f"port {port or '(not named)'} of this host is held by another process",
+            fields={"master_port": port},
         )
-    for fact in view.book.all(Kind.LIBUV)[:1]:
-        claims.append(
-            Claim(id="libuv-missing", facts=(fact,), summary="this build of torch has no libuv store")
-        )
-    proxies = view.book.all(Kind.PROXY)
-    answered = [fact for fact in proxies if not fact.get("weak")]
-    if answered:
-        summary = "a proxy answered in place of the member"
-        claims.append(Claim(id="proxy-sidecar", facts=(answered[0],), summary=summary))
-    elif proxies and view.book.has(*_CUT):
-        claims += suspects(
-            ("proxy-sidecar",),
-            (proxies[0], view.book.all(*_CUT)[0]),
-            "a service mesh is named in the logs, and its proxy may stand between the members",
-            ask=PROBE,
-        )
+    ]
+
+
+def _stranger(view: View) -> List[Claim]:
+    """What answers at the store's port is no store. Its first four bytes are in the message."""
     strange = view.book.all(Kind.STORE_STRANGER)
-    if strange:
-        claims += suspects(
-            ("port-in-use", "proxy-sidecar", "version-mismatch"),
-            strange[:1],
-            "something answers at the store's port that is no store of this torch",
-            ask="sudo ss -ltnp 'sport = :{master_port}'",
-        )
-    return claims
+    got = strange[0].number("got") if strange else None
+    letters = (got or 0).to_bytes(8, "big").lstrip(b"\0")
+    http = letters in (b"HTTP", b"PTTH") or letters[::-1] == b"HTTP"
+    what = "an HTTP server or proxy" if http else "something"
+    ids = ("proxy-sidecar", "port-in-use") if http else ("port-in-use", "proxy-sidecar", "version-mismatch")
+    return suspects(
+        ids if strange else (),
+        strange[:1],
+        f"{what} answers at the store's port that is no store of this torch",
+        ask="sudo ss -ltnp 'sport = :{master_port}'",
+    )
 
 
 def _lookups(view: View) -> List[Claim]:
@@ -170,6 +154,8 @@ def _lookups(view: View) -> List[Claim]:
         if "host" in fact.values and host_of(fact).strip():
             by_host.setdefault(host_of(fact), fact)
     for host, fact in by_host.items():
+        if numeric_name(host.strip()) is not None:
+            continue
         later = [item for item in view.mesh_begun if item.order > fact.order]
         reached = any(item.rank == fact.rank and item.place.file == fact.place.file for item in later)
         if reached or view.book.progress_after([fact]):
@@ -196,12 +182,19 @@ def _connects(view: View) -> List[Claim]:
     """The store that does not answer."""
     book = view.book
     errors = [f for f in book.all(Kind.STORE_ERRNO) if f.get("errno") or f.get("final")]
-    errors = [f for f in errors if not book.progress_after([f])]
-    timeouts = [fact for fact in book.all(Kind.STORE_TIMEOUT) if not fact.get("retry")]
-    hard = [fact for fact in errors if fact.get("errno") in UNREACHABLE]
+    errors = [
+        f
+        for f in errors
+        if not book.progress_after([f]) and (host_of(f).strip() or not {"host", "bare"} & set(f.values))
+    ]
+    waits = book.all(Kind.STORE_TIMEOUT)
+    timeouts = [fact for fact in waits if not fact.get("retry")] or waits
+    if book.progress_after(timeouts):
+        timeouts = []
+    hard = [fact for fact in errors if errno_of(fact) in UNREACHABLE]
     if hard and not _reached_later(view, hard[0]):
         fact = hard[0]
-        number = fact.get("errno")
+        number = errno_of(fact)
         return [
             Claim(
                 id="master-unreachable",
@@ -226,7 +219,7 @@ def _connects(view: View) -> List[Claim]:
             "the store is looked for on loopback: right on rank 0's host alone, and only while rank 0 runs",
             ask="echo $MASTER_ADDR; sudo ss -ltnp 'sport = :{master_port}'",
         )
-    refused = any(fact.get("errno") == "111" for fact in errors)
+    refused = any(errno_of(fact) == "111" for fact in errors)
     ids = [
         "peer-missing",
         "master-addr-not-a-member",
@@ -267,7 +260,7 @@ def _reached_later(view: View, fact: Fact) -> bool:
 def _store_ended(view: View) -> List[Claim]:
     closed = view.book.all(Kind.STORE_CLOSED)
     resets = view.book.all(Kind.STORE_RESET)
-    if view.book.progress_after([*closed, *resets]):
+    if view.book.progress_after([*closed, *resets]) or view.left_after_work:
         return []
     if closed:
         return [

@@ -10,6 +10,7 @@ import json
 from typing import Any, Dict, List, Sequence
 
 from cluster.serial import encode
+from diagnosis.prose import WIDTH, ascii_line, plain, shell_lines, wrapped
 from diagnosis.render_causes import cause_document, cause_text, causes_text
 from diagnosis.render_page import html_report
 from diagnosis.report import Diagnosis, Finding, PairVerdict, Verdict
@@ -17,17 +18,12 @@ from diagnosis.words import (
     LETTERS,
     MATRIX_UP_TO_NODES,
     UNTRIED,
-    WIDTH,
     WORKS,
-    ascii_line,
     collective_line,
     headline,
     pair_letter,
     pairs_line,
-    plain,
     round_trips_ms,
-    shell_lines,
-    wrapped,
 )
 
 __all__ = [

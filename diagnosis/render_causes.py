@@ -6,12 +6,12 @@ from typing import Any, Dict, List, Sequence
 
 from cluster.serial import encode
 from diagnosis.causes import Cause, Group, fill
-from diagnosis.words import beside, shell_lines, wrapped
+from diagnosis.prose import beside, shell_lines, wrapped
 
 
 def cause_document(cause: Cause) -> Dict[str, Any]:
     """The declaration as JSON data; commands are templates."""
-    encoded: Dict[str, Any] = encode(cause)
+    encoded: Dict[str, Any] = encode(cause._asdict())
     return encoded
 
 

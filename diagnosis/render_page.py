@@ -9,6 +9,7 @@ from __future__ import annotations
 from html import escape
 from typing import List, Sequence
 
+from diagnosis.prose import plain
 from diagnosis.report import Diagnosis, Finding, Verdict
 from diagnosis.words import (
     MATRIX_UP_TO_NODES,
@@ -18,7 +19,6 @@ from diagnosis.words import (
     headline,
     pair_letter,
     pairs_line,
-    plain,
     round_trips_ms,
 )
 

@@ -1,8 +1,8 @@
-"""What launchers, kernels and Python print around a job: its environment, its members, its end."""
+"""What launchers and shells print around a job: its environment, its rendezvous, its members."""
 
 from __future__ import annotations
 
-from diagnosis.explain_facts import Kind
+from diagnosis.explain_kinds import Kind
 from diagnosis.signatures import Signature
 
 _VALUE = r"['\"]?\s{0,3}[=:]\s{0,3}['\"]?(?P<value>[^\s'\";)}\]]*)"
@@ -23,12 +23,46 @@ SIGNATURES = (
         r"KeyError: ['\"](?P<name>RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT|LOCAL_RANK)['\"]",
     ),
     Signature(
+        Kind.OPTION_MISSING,
+        "is absent in ",
+        r"(?P<name>rank|Port) is absent in (?:RendezvousParameters|endpoint)",
+    ),
+    Signature(
+        Kind.OPTION_MISSING,
+        "parameter missing",
+        r"torch\.distributed using \w{2,6}:// rendezvous: (?P<name>rank|world.size) parameter missing",
+    ),
+    Signature(
         Kind.SETTING, "GLOO_", rf"(?<![A-Za-z_])(?P<name>(?:TORCH_)?GLOO_[A-Z_]{{2,60}}){_VALUE}", every=True
     ),
     Signature(
         Kind.SETTING, "MASTER_", rf"(?<![A-Za-z_$])(?P<name>MASTER_ADDR|MASTER_PORT){_WORD}", every=True
     ),
     Signature(Kind.SETTING, "WORLD_SIZE", rf"(?<![A-Za-z_$])(?P<name>WORLD_SIZE){_WORD}", every=True),
+    Signature(
+        Kind.SETTING,
+        "_SIZE",
+        r"(?<![A-Za-z_$])(?P<from>OMPI_COMM_WORLD_SIZE|PMI_SIZE)=(?P<value>\d{1,6})\b",
+        fixed={"name": "launcher size"},
+    ),
+    Signature(
+        Kind.SETTING,
+        "SLURM_N",
+        r"(?<![A-Za-z_$])(?P<from>SLURM_NTASKS|SLURM_NPROCS)[=:] ?(?P<value>\d{1,6})\b",
+        fixed={"name": "launcher size"},
+    ),
+    Signature(
+        Kind.SETTING,
+        "PET_NNODES",
+        r"(?<![A-Za-z_$])(?P<from>PET_NNODES)=(?P<value>\d{1,6})\b",
+        fixed={"name": "launcher size"},
+    ),
+    Signature(
+        Kind.VERSION,
+        "orch",
+        r"(?i)(?<![\w.])(?:py)?torch(?:\.__version__| version)?\s{0,2}[:= ]{1,3}v?"
+        r"(?P<value>\d\.\d{1,2}\.\d{1,2})(?![\w.]*/)",
+    ),
     Signature(
         Kind.SETTING,
         "--master",
@@ -66,12 +100,11 @@ SIGNATURES = (
     ),
     Signature(Kind.RUN_ID, "--rdzv", rf"--rdzv[-_]id{_OPTION}"),
     Signature(Kind.RUN_ID, "run_id", r"\brun_id\s{1,12}: (?P<value>\S{1,100})"),
-    Signature(Kind.RUN_ID, "rendezvous '", r"the rendezvous '(?P<value>[^'\s]{1,100})'", gate="ailed"),
+    Signature(Kind.RUN_ID, "rendezvous '", r"the rendezvous '(?P<value>[^'\s]{1,100})'"),
     Signature(
         Kind.LOCAL_NODE,
         "The node '",
         r"The node '(?P<value>[A-Za-z][\w.-]{0,120}?)_\d+_\d+' has failed",
-        gate="ailed",
     ),
     Signature(
         Kind.RENDEZVOUS,
@@ -82,14 +115,15 @@ SIGNATURES = (
     Signature(
         Kind.RENDEZVOUS, "RendezvousTimeoutError", r"RendezvousTimeoutError\b", fixed={"error": "timeout"}
     ),
+    Signature(Kind.RENDEZVOUS_CLOSED, "RendezvousClosedError", r"RendezvousClosedError\b"),
     Signature(
-        Kind.RENDEZVOUS, "RendezvousClosedError", r"RendezvousClosedError\b", fixed={"error": "closed"}
+        Kind.RENDEZVOUS_CLOSED, "is closed, terminating", r"rendezvous '[^']{0,100}' is closed, terminating"
     ),
+    Signature(Kind.HEARTBEAT_LOST, "no heartbeat", r"removed from the rendezvous .{0,120}no heartbeat"),
     Signature(
-        Kind.RENDEZVOUS,
-        "no heartbeat",
-        r"removed from the rendezvous .{0,120}no heartbeat",
-        fixed={"error": "heartbeat"},
+        Kind.AGENT_LOST,
+        "has failed to ",
+        r"The node '[^']{1,160}' has failed to (?P<what>send a keep-alive heartbeat to|shutdown) the r",
     ),
     Signature(
         Kind.RENDEZVOUS_DONE,
@@ -106,7 +140,16 @@ SIGNATURES = (
         r"(?i)\brank[ =:(]{1,3}(?P<rank>\d{1,6})\)? (?:must|should) be (?:less|smaller|in|between"
         r"|<).{0,60}?world.?size"
         r"(?:[ =:(]{1,4}(?P<size>\d{1,6}))?",
-        gate="rror",
+    ),
+    Signature(
+        Kind.RANK_RANGE,
+        "Invalid rank",
+        r"Invalid rank (?P<rank>\d{1,6}), rank should be in the interval \[0, (?P<last>\d{1,6})\]",
+    ),
+    Signature(
+        Kind.GROUP_CALL,
+        "new_group",
+        r"\bnew_group\b[^\[]{0,40}\[(?P<ranks>\d{1,6}(?:, ?\d{1,6}){0,60})\]",
     ),
     Signature(
         Kind.SETTING,
@@ -114,30 +157,4 @@ SIGNATURES = (
         r"`srun` command is available",
         fixed={"name": "srun unused", "value": "yes"},
     ),
-    # --- how processes end --------------------------------------------------------------------
-    Signature(Kind.SUMMARY, "     : ", r"^\W*time\s{1,12}: (?P<time>\S{10,40})$"),
-    Signature(Kind.SUMMARY, "     : ", r"^\W*host\s{1,12}: (?P<host>\S{1,253})$"),
-    Signature(Kind.SUMMARY, "     : ", r"^\W*rank\s{1,12}: (?P<rank>\d{1,6}) \(local_rank"),
-    Signature(Kind.EXIT, "exitcode", r"exitcode\s{0,12}: (?P<code>-?\d{1,3})\b"),
-    Signature(Kind.SIGNAL, "ignal ", r"Signal (?P<signal>\d{1,2}) \(\w+\) received by PID \d+"),
-    Signature(Kind.SIGNAL, "got signal", r"Process \d+ got signal: (?P<signal>\d{1,2})"),
-    Signature(Kind.SIGNAL, "death signal", r"[Rr]eceived (?:Signals\.)?(?P<signal>\w{1,10}) death signal"),
-    Signature(Kind.SIGNAL, "DUE TO", r"(?P<signal>CANCELLED) AT .{0,60}DUE TO [A-Z ]{4,40}"),
-    Signature(Kind.SIGNAL, "egmentation fault", r"(?P<signal>[Ss]egmentation fault)"),
-    Signature(Kind.ECHO, "closing signal", r"Sending process \d+ closing signal"),
-    Signature(
-        Kind.MEMORY,
-        "emory",
-        r"CUDA out of memory|OutOfMemoryError|Out of memory: Kill|out of memory: Kill"
-        r"|\bCannot allocate memory\b"
-        r"|can't allocate memory|running low on memory|Memory cgroup out of memory|[Ee]xceeded memory limit",
-    ),
-    Signature(Kind.MEMORY, "oom-kill", r"\boom-kill"),
-    Signature(Kind.MEMORY, "oom_kill", r"\boom_kill"),
-    Signature(Kind.MEMORY, "OOMKilled", r"\bOOMKilled\b|\bOOM[- ]killer\b|\bOut Of Memory\b"),
-    Signature(Kind.MEMORY, "MemoryError", r"(?:^|\s)MemoryError\b"),
-    Signature(Kind.FILES, "oo many open files", r"[Tt]oo many open files"),
-    Signature(Kind.FILES, "[Errno 24]", r"\[Errno 24\]", gate="rror"),
-    # --- where in the program -----------------------------------------------------------------
-    Signature(Kind.FRAME, "in new_group", r", in (?P<function>new_group)\s*$"),
 )

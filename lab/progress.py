@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from diagnosis.words import beside
+from diagnosis.prose import beside
 
 
 class Progress:

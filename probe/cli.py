@@ -32,7 +32,9 @@ examples:
   kubectl logs trainer-0 | fullmesh explain -
       standard input
   fullmesh explain --json job.log.gz
-      the whole answer for programs; gzip is unpacked
+      the whole answer for programs; gzip, bzip2, xz and zip are unpacked
+  fullmesh explain /tmp/torchelastic_logs
+      every file below a folder
 
 exit status: 0 no fault, 1 determined, 2 usage, 3 undetermined
 """
@@ -68,7 +70,9 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
         epilog=EXPLAIN_EXAMPLES,
         formatter_class=raw,
     )
-    explain.add_argument("logs", nargs="*", metavar="LOG", help="a log, plain or gzip; - is standard input")
+    explain.add_argument(
+        "logs", nargs="*", metavar="LOG", help="a log, plain or packed, or a folder; - is standard input"
+    )
     explain.add_argument("--json", action="store_true", help="print the whole answer as JSON")
     explain.set_defaults(run=_explain)
 
@@ -131,6 +135,8 @@ def _explain(arguments: argparse.Namespace) -> int:
         return complain(str(error))
     except KeyboardInterrupt:
         return complain("interrupted", EXIT_INTERRUPTED)
+    for unread in explanation.unread:
+        complain(f"{unread.file} {unread.reason}; the other logs are judged")
     from diagnosis import explain_render as render
 
     shown = render.to_json(explanation) if arguments.json else render.to_terminal(explanation)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
-from typing import Tuple
+from typing import NamedTuple, Tuple
 
 
 class Group(str, Enum):
@@ -55,9 +54,8 @@ ABSENCE_ECHOES = (
 ADDRESS_ECHOES = ("peer-not-in-collective", "peer-died", "timeout-too-short")
 
 
-@dataclass(frozen=True)
-class Cause:
-    """One cause, declared once.
+class Cause(NamedTuple):
+    """One cause, declared once. A named tuple, so that `fullmesh explain` starts without dataclasses.
 
     id: public, stable, kebab-case, without a severity.
     decided_by: the evidence without which the cause is not named.

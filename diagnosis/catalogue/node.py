@@ -116,6 +116,27 @@ CAUSES = (
         decides_verdict=False,
     ),
     Cause(
+        id="benign-shutdown",
+        group=Group.NO_FAULT,
+        title="connections closed as a finished job ends",
+        meaning="Processes of a job leave one after the other: the last ones lose the store, and agents "
+        "their rendezvous.",
+        decided_by="the job's own success before these lines, and no exception",
+        seen_in=(LOG,),
+        remediation="Nothing needs to be done; dist.destroy_process_group() at the end keeps it quiet.",
+        decides_verdict=False,
+    ),
+    Cause(
+        id="benign-success",
+        group=Group.NO_FAULT,
+        title="the job worked",
+        meaning="The text shows the job at work or finished, and nothing in it failed.",
+        decided_by="lines that show work, and no line that shows a failure",
+        seen_in=(LOG,),
+        remediation="Nothing needs to be done.",
+        decides_verdict=False,
+    ),
+    Cause(
         id="undetermined",
         group=Group.NO_FAULT,
         title="the evidence does not decide",

@@ -39,7 +39,7 @@ IDS = [
     *("packet-loss", "bandwidth-below-baseline", "launch-failed"),
     *("bootstrap-failed", "storage-unreachable", "publish-failed"),
     *("collective-wrong-result", "env-no-effect", "transport-unsupported"),
-    *("benign-ipv6-warning", "benign-retry", "undetermined"),
+    *("benign-ipv6-warning", "benign-retry", "benign-shutdown", "benign-success", "undetermined"),
 ]
 
 

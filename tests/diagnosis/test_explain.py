@@ -8,12 +8,12 @@ import json
 import re
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import Dict, List, Tuple
 
 import pytest
 
-from cluster.serial import encode
 from diagnosis.causes import CATALOGUE
 from diagnosis.explain import explain, explain_files
 from diagnosis.explain_claims import real_port
@@ -72,7 +72,7 @@ def test_evidence_is_the_line() -> None:
     answer = told(
         "fine\nfine\n\x1b[31mRuntimeError: ifa != nullptr. Unable to find address for: ib0\x1b[0m\n"
     )
-    assert encode(answer.causes[0].evidence) == [
+    assert [place._asdict() for place in answer.causes[0].evidence] == [
         {
             "file": "log0",
             "line": 3,
@@ -229,12 +229,45 @@ def test_command_without_logs_shows_an_example() -> None:
     assert (answer.returncode, len(answer.stdout.splitlines()), answer.stderr) == (2, 3, b"")
 
 
-@pytest.mark.parametrize("path", ["no-such.log", "tests"])
-def test_command_names_what_it_cannot_read(path: str) -> None:
-    """A missing file or a folder is bad usage, told on standard error."""
-    answer = command(path)
+def test_command_names_what_it_cannot_read() -> None:
+    """A missing file alone is bad usage, told on standard error."""
+    answer = command("no-such.log")
     assert (answer.returncode, answer.stdout) == (2, b"")
-    assert path.encode() in answer.stderr
+    assert b"no-such.log cannot be opened: No such file or directory" in answer.stderr
+
+
+def test_what_cannot_be_read_stops_no_other_log(tmp_path: Path) -> None:
+    """The others are judged and the gap is named; with a gap nothing is called free of faults."""
+    (tmp_path / "fine.log").write_text("Epoch 1/3: loss=2.3\nTraining completed\n")
+    (tmp_path / "bad.log").write_text("socket: Too many open files\n")
+    gone = str(tmp_path / "gone.log")
+    answer = command("--json", gone, str(tmp_path / "bad.log"))
+    document = json.loads(answer.stdout)
+    assert (answer.returncode, document["causes"][0]["id"]) == (1, "fd-limit")
+    assert document["unread"] == [{"file": gone, "reason": "cannot be opened: No such file or directory"}]
+    assert gone.encode() in answer.stderr
+    assert command(str(tmp_path / "fine.log")).returncode == 0
+    assert command(gone, str(tmp_path / "fine.log")).returncode == 3
+
+
+def test_a_folder_is_every_file_below_it(tmp_path: Path) -> None:
+    """torchrun's log folder is one argument; names and lines are those of the files."""
+    (tmp_path / "attempt_0" / "1").mkdir(parents=True)
+    (tmp_path / "attempt_0" / "1" / "stderr.log").write_text("x\nsocket: Too many open files\n")
+    (tmp_path / "attempt_0" / "0.log").write_text("nothing\n")
+    answer = explain_files([str(tmp_path)])
+    (place,) = answer.causes[0].evidence
+    assert (place.file, place.line) == (str(tmp_path / "attempt_0" / "1" / "stderr.log"), 2)
+    assert len(answer.files) == 2
+
+
+def test_zip_members_are_logs_of_their_own(tmp_path: Path) -> None:
+    """A downloaded archive of logs is read without unpacking it."""
+    with zipfile.ZipFile(tmp_path / "logs.zip", "w") as archive:
+        archive.writestr("a/rank0.log", "fine\n")
+        archive.writestr("rank1.log", "socket: Too many open files\n")
+    answer = explain_files([str(tmp_path / "logs.zip")])
+    assert answer.causes[0].evidence[0].file == str(tmp_path / "logs.zip") + "/rank1.log"
 
 
 def test_nothing_heavy_is_imported() -> None:

@@ -9,15 +9,20 @@ from typing import BinaryIO, Optional
 
 import pytest
 
-from diagnosis.explain import LogError
-from diagnosis.explain_facts import Book, Kind, node_of, rank_of, time_of
-from diagnosis.explain_read import CHUNK_BYTES, read_logs
+from diagnosis.explain import LogError, explain
+from diagnosis.explain_facts import Book
+from diagnosis.explain_head import node_of, rank_of, time_of
+from diagnosis.explain_kinds import Kind
+from diagnosis.explain_open import read_streams
+from diagnosis.explain_read import CHUNK_BYTES
 
 MESSAGE = "RuntimeError: ifa != nullptr. Unable to find address for: ib0"
 
 
 def book(data: bytes) -> Book:
-    return read_logs([("log", io.BytesIO(data))])
+    found = Book()
+    read_streams(found, [("log", io.BytesIO(data))])
+    return found
 
 
 @pytest.mark.parametrize(
@@ -93,7 +98,7 @@ def test_memory_does_not_grow_with_the_log() -> None:
                 return len(data)
 
         tracemalloc.start()
-        read_logs([("log", io.BufferedReader(Endless(), CHUNK_BYTES))])
+        read_streams(Book(), [("log", io.BufferedReader(Endless(), CHUNK_BYTES))])
         used = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         return used
@@ -105,7 +110,7 @@ def test_a_broken_archive_is_an_error_and_not_an_answer() -> None:
     """Half of a gzip file was not looked at whole."""
     packed = gzip.compress(MESSAGE.encode() * 100)
     with pytest.raises(LogError, match="cannot be read to its end"):
-        book(packed[: len(packed) // 2])
+        explain([("log", io.BytesIO(packed[: len(packed) // 2]))])
 
 
 def test_a_failing_stream_is_an_error() -> None:
@@ -120,7 +125,7 @@ def test_a_failing_stream_is_an_error() -> None:
 
     stream: BinaryIO = io.BufferedReader(Failing())
     with pytest.raises(LogError, match=r"disk\.log"):
-        read_logs([("disk.log", stream)])
+        explain([("disk.log", stream)])
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from diagnosis import render
 from diagnosis.causes import CAUSES, Cause, fill, finding
 from diagnosis.judge import judge
+from diagnosis.prose import shell_lines
 from diagnosis.report import Diagnosis, NodeVerdict, PairVerdict, Verdict
-from diagnosis.words import shell_lines
 from tests.cluster.world import cluster, from_group
 from tests.diagnosis.builders import MASTER_PORT, diagnose, drops, expect, healthy, unread_firewalls
 
