@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from audit.difference import Difference, Meaning
-from diagnosis.words import plain, wrapped
+from diagnosis.prose import plain, wrapped
 
 PAIRS_SHOWN = 4
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench.options import Options
 from bench.record import MEASUREMENTS, BenchError, document, table, write
-from diagnosis.words import beside
+from diagnosis.prose import beside
 
 # In the order they run: the cheap ones first.
 BENCHMARKS = {

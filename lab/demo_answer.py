@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from diagnosis import render
+from diagnosis.prose import beside
 from diagnosis.report import Diagnosis, Verdict
-from diagnosis.words import beside
 from lab.demo import CHECKOUT, DEFAULT_STATE_DIR, DemoOptions, DemoResult
 from lab.faults import FAULTS, Way
 from lab.state import LabState

@@ -14,7 +14,7 @@ import bench.__main__
 import cli
 import probe.cli
 from diagnosis.causes import CATALOGUE
-from diagnosis.words import WIDTH, _shell_words
+from diagnosis.prose import WIDTH, _shell_words
 from lab import demo_answer, doctor
 from lab.demo import DemoOptions
 from lab.progress import Progress
