@@ -17,6 +17,7 @@ from diagnosis.case import Case
 from diagnosis.causes import ORDER, cause, finding
 from diagnosis.launch import judge_launch
 from diagnosis.leftover import judge_leftover
+from diagnosis.master import judge_master
 from diagnosis.membership import Expectation, take_roll
 from diagnosis.names import judge_names, unread_names
 from diagnosis.nodes import judge_nodes, slowest
@@ -26,13 +27,23 @@ from diagnosis.ranks import judge_ranks
 from diagnosis.report import Diagnosis, Finding, NodeReport, NodeVerdict, Verdict
 from diagnosis.skew import judge_skew
 from diagnosis.timeouts import judge_timeouts
+from diagnosis.torchrun import judge_torchrun
 
 __all__ = ["Expectation", "judge"]
 
 T = TypeVar("T")
 
 # What is told of a node, or of all nodes side by side, without a probe between them.
-_AROUND = (judge_launch, judge_leftover, judge_ranks, judge_names, judge_advertised, judge_skew)
+_AROUND = (
+    judge_launch,
+    judge_leftover,
+    judge_master,
+    judge_torchrun,
+    judge_ranks,
+    judge_names,
+    judge_advertised,
+    judge_skew,
+)
 
 
 def judge(

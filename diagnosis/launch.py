@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import ipaddress
 from typing import Dict, List, Optional, Tuple
 
 from diagnosis import environment
 from diagnosis.case import NAMED_AT_MOST, Case
-from diagnosis.causes import finding
+from diagnosis.causes import fill, finding
 from diagnosis.claims import claims, environments, odd_ones, started, variable, where
 from diagnosis.leftover import misleading
+from diagnosis.master import as_meant, master_claims
 from diagnosis.membership import Member
 from diagnosis.opinion import Opinion, total
 from diagnosis.report import Finding
-
-_LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 
 
 def judge_launch(case: Case) -> Opinion:
     """Causes that lie in the environment or in a held port."""
     judges = (
         _missing,
-        _master_address,
         _inconsistent,
         _held_ports,
+        _stale_stores,
         _no_effect,
         _transport,
     )
@@ -80,68 +78,11 @@ def _value_for(name: str, case: Case, place: int) -> str:
     return values[name]
 
 
-def _master_claims(case: Case) -> Dict[int, str]:
-    def told(member: Member) -> Optional[str]:
-        value = variable(member, "MASTER_ADDR")
-        if value is None and member.report is not None:
-            return member.report.master_address
-        return value
-
-    return claims(case, told)
-
-
-def _master_address(case: Case) -> List[Finding]:
-    """MASTER_ADDR empty, malformed, public, or not rank 0's."""
-    by_value: Dict[str, List[int]] = {}
-    for place, value in _master_claims(case).items():
-        by_value.setdefault(value, []).append(place)
-    found = []
-    for value, places in by_value.items():
-        cause_id, words = _master_problem(case, value)
-        if not cause_id or (cause_id in _NEEDS_AGREEMENT and len(by_value) > 1):
-            continue
-        for subject, own in where(case, places):
-            found.append(
-                finding(
-                    cause_id,
-                    subject,
-                    summary=f"MASTER_ADDR={value!r} {words}",
-                    evidence=[
-                        f"{case.subject(place)} MASTER_ADDR={value!r}" for place in own[:NAMED_AT_MOST]
-                    ],
-                    fields=case.fields(own[0]),
-                    at_s=started(case, own),
-                )
-            )
-    return found
-
-
-# Where nodes disagree, the disagreement is the cause.
-_NEEDS_AGREEMENT = ("public-address", "master-addr-not-a-member")
-
-
-def _master_problem(case: Case, value: str) -> Tuple[str, str]:
-    """(cause id, words); ("", "") where nothing is wrong or the value is a name."""
-    master = case.roster.master()
-    if not value.strip():
-        return "master-addr-empty", "is empty"
-    if not environment.host_is_well_formed(value):
-        return "master-addr-malformed", "is neither a host name nor an address"
-    try:
-        address = ipaddress.ip_address(value)
-    except ValueError:
-        return "", ""
-    complete = case.roster.absent == 0 and master is not None
-    if address.is_loopback or not complete or master is None or value == master.address:
-        return "", ""
-    if address.is_global and not ipaddress.ip_address(master.address).is_global:
-        return "public-address", f"is public; rank 0's private address is {master.address}"
-    return "master-addr-not-a-member", f"is not rank 0's address, which is {master.address}"
-
-
 def _inconsistent(case: Case) -> List[Finding]:
     found = []
-    addresses = {place: _same_master(case, place, value) for place, value in _master_claims(case).items()}
+    told = master_claims(case)
+    alike = len(set(told.values())) < 2  # one value for all, whatever it means here and there
+    addresses = {} if alike else {place: as_meant(case, place, value) for place, value in told.items()}
     ports = claims(case, _master_port)
     for name, values in (("MASTER_ADDR", addresses), ("MASTER_PORT", ports)):
         for subject, own, usual in odd_ones(case, values):
@@ -167,17 +108,6 @@ def _master_port(member: Member) -> Optional[str]:
     return value
 
 
-def _same_master(case: Case, place: int, value: str) -> str:
-    """Names of rank 0 count as its address; loopback does on rank 0's own host."""
-    master = case.roster.master()
-    if master is None:
-        return value
-    host = master.report.host if master.report else None
-    names = {master.name, master.address, host.hostname if host else None}
-    local = case.members[place].address == master.address and value in _LOOPBACK_NAMES
-    return master.address if value in names or local else value
-
-
 # --- ports and settings ----------------------------------------------------------------------
 
 
@@ -193,6 +123,34 @@ def _held_ports(case: Case) -> List[Finding]:
                 summary=f"port {listener.port} on {case.name(place)} is held{holder}",
                 evidence=[f"bind to {member.address}:{listener.port}: EADDRINUSE{holder}"],
                 fields={**case.fields(place), "master_port": listener.port},
+                at_s=started(case, [place]),
+            )
+        )
+    return found
+
+
+def _stale_stores(case: Case) -> List[Finding]:
+    """The port is held by torch's own store: ranks of a new job would meet there, not at theirs."""
+    found = []
+    for member, listener in case.matrix.held_ports():
+        if listener.store_keys is None:
+            continue
+        place = case.members.index(member)
+        holder = f" ({listener.holder})" if listener.holder else ""
+        found.append(
+            finding(
+                "stale-store",
+                member.subject,
+                summary=f"a TCPStore of another run{holder} answers on port {listener.port} of "
+                f"{case.name(place)}, and a new job would join it",
+                evidence=[
+                    f"{member.address}:{listener.port}: a TCPStore with {listener.store_keys} keys{holder}"
+                ],
+                fields={**case.fields(place), "master_port": listener.port},
+                commands=fill(
+                    ("sudo ss -ltnp 'sport = :{master_port}'", "export MASTER_PORT={other_port}"),
+                    {"master_port": listener.port},
+                ),
                 at_s=started(case, [place]),
             )
         )

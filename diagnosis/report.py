@@ -50,6 +50,7 @@ class Listener:
     """A port on which this node's own listener was opened and proven over its own address.
 
     bound: the kernel gave the port; with `opened` False the proof failed, for `errno`.
+    store_keys: where torch's TCPStore holds the port, how many keys it has.
     """
 
     port: int
@@ -58,6 +59,7 @@ class Listener:
     errno: Optional[int] = None
     holder: Optional[str] = None  # who holds the port, where the host tells
     bound: bool = False
+    store_keys: Optional[int] = None
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,31 @@ class PairProbe:
     clock_offset_s: Optional[float] = None
     started_by: Optional[str] = None  # the nearest process of a launcher above the probe; None = none is seen
     clock_error_s: Optional[float] = None
+
+
+class Meeting(str, Enum):
+    """What a job's processes look for at a place that their variables name."""
+
+    STORE = "store"  # MASTER_ADDR:MASTER_PORT
+    RENDEZVOUS = "rendezvous"  # torchrun's own endpoint, where it differs
+
+
+@dataclass(frozen=True)
+class Contact:
+    """One place that the job's variables name, looked up and tried as a process of the job would.
+
+    addresses: what the host's name resolves to on this node; () = nothing, for `error`; None = no answer.
+    address: the one that was tried, and `outcome` what became of the handshake; None = not tried.
+    """
+
+    meeting: Meeting
+    host: str
+    port: int
+    addresses: Optional[Tuple[str, ...]] = None
+    error: Optional[str] = None
+    address: Optional[str] = None
+    outcome: Optional[ConnectOutcome] = None
+    errno: Optional[int] = None
 
 
 @dataclass(frozen=True)
@@ -164,6 +191,7 @@ class NodeReport:
     host: Optional[HostFacts] = None
     listeners: Optional[Tuple[Listener, ...]] = None
     probes: Optional[Tuple[PairProbe, ...]] = None
+    contacts: Optional[Tuple[Contact, ...]] = None  # None = no launcher's variables, or not looked at
     collective: Optional[CollectiveResult] = None
     failures: Tuple[StepFailure, ...] = ()
     publish_errors: Tuple[str, ...] = ()

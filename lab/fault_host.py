@@ -50,15 +50,19 @@ class HostName:
 
 @dataclass(frozen=True)
 class Between:
-    """New TCP connections of these ordered pairs vanish between the nodes, where no rule shows it."""
+    """New TCP connections of these ordered pairs vanish between the nodes, where no rule shows it.
+
+    port: only those to this port; 0 = to any.
+    """
 
     pairs: tuple[tuple[int, int], ...]
+    port: int = 0
 
     @contextmanager
     def inject(self, scene: Scene) -> Iterator[None]:
         rules = "\n".join(
             f"ip saddr {scene.lab.node(source).address} ip daddr {scene.lab.node(target).address} "
-            "tcp flags & (syn | ack) == syn drop"
+            f"{f'tcp dport {self.port} ' if self.port else ''}tcp flags & (syn | ack) == syn drop"
             for source, target in self.pairs
         )
         chain = f"chain between {{\ntype filter hook forward priority -10;\n{rules}\n}}"
@@ -140,9 +144,15 @@ def _other_clock(ahead_s: float) -> dict[str, str]:
     }
 
 
+def everywhere(**variables: str | None) -> Launch:
+    """A job whose launcher gives each of four nodes the same wrong variables."""
+    return Launch(changes=dict.fromkeys(range(4), variables))
+
+
 def addresses(lab: LabState) -> dict[str, str]:
-    """`address0`, `address1`, ... of all nodes, for scripts and variables."""
-    return {f"address{node.rank}": node.address for node in lab.nodes}
+    """`address0`, ... of all nodes, and `network0`, ...: their first three numbers."""
+    networks = {f"network{node.rank}": node.address.rpartition(".")[0] for node in lab.nodes}
+    return {**networks, **{f"address{node.rank}": node.address for node in lab.nodes}}
 
 
 def filled(text: str, values: Mapping[str, str]) -> str:

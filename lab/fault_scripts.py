@@ -15,20 +15,21 @@ AS_UFW_DOES = 'iif "lo" accept\nct state established,related accept\ntcp dport {
 GLOO_PORTS = f"tcp dport {DEFAULT_EPHEMERAL_PORTS}"
 
 
-def server(port: int, answer: str) -> str:
+def server(port: int, answer: str, name: str = "server") -> str:
     """A process that listens on a port of every address, and what it does with a connection `c`."""
+    pid = f"/run/fault-{name}.pid"
     return (
         "python3 - >/dev/null 2>&1 <<'EOF' &\n"
         "import os, socket\n"
         f"s = socket.create_server(('', {port}), backlog=512)\n"
-        "open('/run/fault.pid', 'w').write(str(os.getpid()))\n"
+        f"open('{pid}', 'w').write(str(os.getpid()))\n"
         "kept = []\n"
         "while True:\n"
         "    c = s.accept()[0]\n"
         f"    {answer}\n"
         "EOF\n"
-        "until [ -s /run/fault.pid ]; do sleep 0.02; done\n"
+        f"until [ -s {pid} ]; do sleep 0.02; done\n"
     )
 
 
-NO_SERVER = "if [ -e /run/fault.pid ]; then kill $(cat /run/fault.pid); rm /run/fault.pid; fi\n"
+NO_SERVER = "for f in /run/fault-*.pid; do if [ -e $f ]; then kill $(cat $f); rm $f; fi; done\n"

@@ -22,6 +22,7 @@ from probe.echo import Echo
 from probe.members import Member, address_family
 from probe.plan import ProbeTarget, candidates, spread_ports
 from probe.ports_held import holder_of
+from probe.torch_store import keys_in_store
 
 T = TypeVar("T")
 
@@ -153,8 +154,7 @@ class Mesh:
                 reuse_address=True,
             )
         except OSError as error:
-            holder = holder_of(port) if kind is PortKind.MASTER else None
-            return Listener(port=port, kind=kind, opened=False, errno=error.errno, holder=holder)
+            return _not_opened(self.address, port, kind, error)
         self._servers.append(server)
         return Listener(port=port, kind=kind, opened=True, bound=True)
 
@@ -176,6 +176,14 @@ class Mesh:
                 return await probe(target, turns)
 
         return tuple(await asyncio.gather(*(one(target) for target in plan)))
+
+
+def _not_opened(address: str, port: int, kind: PortKind, error: OSError) -> Listener:
+    """A listener that could not be; of MASTER_PORT, which is not ours to choose, also who holds it."""
+    listener = Listener(port=port, kind=kind, opened=False, errno=error.errno)
+    if kind is not PortKind.MASTER or error.errno != errno.EADDRINUSE:
+        return listener
+    return dataclasses.replace(listener, holder=holder_of(port), store_keys=keys_in_store(address, port))
 
 
 # Outcomes that another try may correct. SILENT was waited for long enough, and a repeat would

@@ -113,6 +113,15 @@ async def attempt(address: str, port: int, turns: Optional[Turns] = None) -> Att
         race.close()
 
 
+async def reach(address: str, port: int) -> Attempt:
+    """Connect and close: CONNECTED is the handshake alone, for what listens there need not echo."""
+    race = _Race(address, port)
+    try:
+        return await race.run()
+    finally:
+        race.close()
+
+
 class _Race:
     """One or two connections to the same port; the first whose handshake ends, either way, counts."""
 

@@ -9,17 +9,17 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from typing import Dict, Mapping, Optional, Tuple
+from typing import Dict, Mapping, Optional, Tuple, TypeVar
 
 from diagnosis.report import (
     Diagnosis,
-    HostFacts,
     NodeReport,
     StepFailure,
     Verdict,
 )
 from probe.alone import without_meeting
 from probe.board import BoardError
+from probe.contact import read_contacts
 from probe.members import Member
 from probe.mesh import Mesh, peak_memory_bytes
 from probe.place import Place
@@ -44,6 +44,10 @@ ROWS_PATIENCE_S = 40.0
 BEGUN_PATIENCE_S = 3.0
 # getaddrinfo is given up after 6 s, tools after 5 s.
 PREFLIGHT_PATIENCE_S = 12.0
+# A place that swallows packets takes 2 s, a resolver that does not answer 6 s; two places at most.
+CONTACTS_PATIENCE_S = 17.0
+
+T = TypeVar("T")
 
 
 def bench_for(place: Place, say: Say, *, signals: bool) -> Bench:
@@ -88,6 +92,9 @@ def prove_mesh(bench: Bench, environ: Mapping[str, str]) -> Diagnosis:
             report = dataclasses.replace(
                 report, members={member.member_id: member.address for member in members}
             )
+            # After the meeting: rank 0's listener stands in for the store now.
+            variables = {**environ, **place.variables}
+            contacts = Background(lambda: read_contacts(variables), "contacts") if place.launcher else None
             probes = mesh.probe(plan_probes(place.member_id, members))
             clock.lap("mesh")
             bad = sum(probe.outcome != "CONNECTED" for probe in probes)
@@ -95,7 +102,8 @@ def prove_mesh(bench: Bench, environ: Mapping[str, str]) -> Diagnosis:
             report = dataclasses.replace(
                 report,
                 probes=probes,
-                host=_facts(facts, say),
+                contacts=_told(contacts, CONTACTS_PATIENCE_S, say) if contacts else None,
+                host=_told(facts, PREFLIGHT_PATIENCE_S, say),
                 finished_at=time.time(),
                 listens_until=time.time() + clock.rows_patience_s,
                 timings_s=dict(clock.laps),
@@ -133,11 +141,12 @@ class StageClock:
         self._lap = now
 
 
-def _facts(facts: Background[HostFacts], say: Say) -> Optional[HostFacts]:
+def _told(work: Background[T], patience_s: float, say: Say) -> Optional[T]:
+    """What was found out beside the mesh, which is told even where this failed."""
     try:
-        return facts.result(PREFLIGHT_PATIENCE_S)
-    except Exception as error:  # noqa: BLE001 - the mesh is told even where the host cannot be read
-        say(f"preflight failed: {error!r}")
+        return work.result(patience_s)
+    except Exception as error:  # noqa: BLE001 - as above
+        say(f"{work.name} failed: {error!r}")
         return None
 
 

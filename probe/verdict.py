@@ -55,6 +55,7 @@ class Background(Generic[T]):
     def __init__(self, work: Callable[[], T], name: str) -> None:
         self._value: List[T] = []
         self._error: Optional[BaseException] = None
+        self.name = name
 
         def run() -> None:
             try:

@@ -17,7 +17,7 @@ CAUSES = (
         seen_in=(LIVE, LOG),
         remediation="Use rank 0's private address, or make the name resolve on every node.",
         commands=("getent hosts {name}", _MASTER),
-        explains=_STORE_ECHOES,
+        explains=("env-inconsistent", *_STORE_ECHOES),
     ),
     Cause(
         id="master-addr-malformed",
@@ -102,7 +102,7 @@ CAUSES = (
         seen_in=(LIVE, LOG, STATIC),
         remediation="Remove the inherited variables before the start.",
         commands=("unset RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT",),
-        explains=ABSENCE_ECHOES,
+        explains=("duplicate-rank", "world-size-mismatch", *ABSENCE_ECHOES),
     ),
     Cause(
         id="env-inconsistent",
@@ -171,11 +171,11 @@ CAUSES = (
         title="a store of an earlier attempt is reused",
         meaning="Keys of a former run (an init file, a run id, a store that outlived its job) count as "
         "ranks of this.",
-        decided_by="worker_count above world_size",
+        decided_by="worker_count above world_size; a TCPStore on MASTER_PORT before the job has its own",
         seen_in=(LIVE, LOG),
         remediation="Use a new init file, run id or port for every attempt.",
         commands=("rm -f {name}", "torchrun --rdzv-id={other_run_id} ..."),
-        explains=_STORE_ECHOES,
+        explains=("port-in-use", *_STORE_ECHOES),
     ),
     Cause(
         id="rdzv-id-mismatch",
