@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import argparse
 import errno
+import json
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import audit.cli
 import lab.cli
 import probe.cli
-from cluster.serial import encode
 from diagnosis.command_line import (
     EXIT_UNKNOWN,
     EXIT_USAGE,
@@ -25,9 +26,11 @@ from diagnosis.command_line import (
     complain,
     context_option,
     json_option,
-    read_spec,
     write_json,
 )
+
+if TYPE_CHECKING:
+    from diagnosis.prerequisites import Check
 
 CHECKOUT = Path(__file__).resolve().parent
 
@@ -87,16 +90,37 @@ def _add_doctor(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 
 def _doctor(options: argparse.Namespace) -> int:
+    from diagnosis import prerequisites
+
+    checks = _account_checks(options.context) if options.account else _machine_checks()
+    text, status = prerequisites.answer(checks, as_json=options.json)
+    sys.stdout.write(text)
+    return status
+
+
+def _machine_checks() -> list[Check]:
     from lab import doctor
 
-    if not options.account:
-        return doctor.answer(doctor.examine(), as_json=options.json)
+    return doctor.examine()
+
+
+def _account_checks(context: list[str]) -> list[Check]:
     import boto3
 
+    from cluster.spec import ClusterSpec, SpecError
     from stacks.account_check import examine_account
 
-    checks = examine_account(read_spec(options), boto3.Session())
-    return doctor.answer([doctor.Check(**encode(check)) for check in checks], as_json=options.json)
+    stored = json.loads((CHECKOUT / "cdk.json").read_text())["context"]
+    try:
+        overrides = dict(item.split("=", 1) for item in context)
+        spec = ClusterSpec.from_context(stored.get("cluster"), overrides)
+    except SpecError as error:
+        raise CommandError(str(error), EXIT_USAGE) from error
+    except ValueError:
+        raise CommandError(
+            f"-c takes KEY=VALUE, got {context}; for example -c cluster.nodes=8", EXIT_USAGE
+        ) from None
+    return examine_account(spec, boto3.Session())
 
 
 def _causes(options: argparse.Namespace) -> int:

@@ -20,17 +20,10 @@ from botocore.exceptions import (
     TokenRetrievalError,
 )
 
+from cluster import aws_codes
+
 AWS_ERRORS = (BotoCoreError, ClientError)
 """What a call raises when AWS does not answer, or refuses."""
-
-FORBIDDEN = frozenset(("UnauthorizedOperation", "AccessDenied", "AccessDeniedException", "AllAccessDisabled"))
-EXPIRED = frozenset(("ExpiredToken", "ExpiredTokenException", "RequestExpired"))
-BAD_CREDENTIALS = frozenset(
-    ("AuthFailure", "InvalidClientTokenId", "SignatureDoesNotMatch", "UnrecognizedClientException")
-)
-THROTTLED = frozenset(
-    ("RequestLimitExceeded", "Throttling", "ThrottlingException", "TooManyRequestsException")
-)
 
 SIGN_IN = "sign in again, e.g. aws sso login, or set AWS_PROFILE"
 
@@ -72,13 +65,13 @@ def refusal(error: Exception, action: str, region: str) -> Refusal:
     """Explain what a call raised. action: the IAM action that the call needs."""
     code = code_of(error)
     text, reach = f"{action}: {' '.join(str(error).split())}", Reach.CALL
-    if code in FORBIDDEN:
+    if code in aws_codes.FORBIDDEN:
         return Refusal(f"not permitted: {action}", action=action)
-    if code in EXPIRED:
+    if code in aws_codes.EXPIRED:
         text, reach = f"the credentials have expired ({code}); {SIGN_IN}", Reach.SESSION
-    elif code in BAD_CREDENTIALS:
+    elif code in aws_codes.BAD_CREDENTIALS:
         text, reach = f"the credentials are not accepted ({code}); {SIGN_IN}", Reach.SESSION
-    elif code in THROTTLED:
+    elif code in aws_codes.THROTTLED:
         text = f"{action} was throttled until the retries were used up ({code}); run it again later"
     elif isinstance(error, NoRegionError):
         text, reach = "no region is set; set AWS_REGION to the cluster's", Reach.SESSION

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Callable, Dict, Iterable, List, Set
+from typing import Callable, Dict, Iterable, List, Sequence, Set
 
-from diagnosis.case import Case
+from diagnosis.case import NAMED_AT_MOST, Case
 from diagnosis.matrix import Flow, Pair
-from diagnosis.opinion import Opinion
+from diagnosis.opinion import Opinion, total, undetermined
 from diagnosis.patterns import FEW_PAIRS, find
 from diagnosis.report import ConnectOutcome, Finding
 
@@ -21,8 +21,48 @@ def listener_may_be_gone(case: Case, flow: Flow) -> bool:
     return until is not None and started_at is not None and started_at > until
 
 
-def probed_late(case: Case, place: int) -> Opinion:
-    return Opinion(unanswered=(f"{case.subject(place)}: {case.name(place)} was probed after its end",))
+def ask_gone(
+    case: Case, flows: Set[Flow], ids: Sequence[str], does: str, command: Callable[[int], str]
+) -> Opinion:
+    """Targets whose listener may be gone: candidates where no row came, else a question left open.
+
+    ids: causes in order; does: what the target does, for a sentence; command: the deciding one, by target.
+    """
+    opinions = []
+    for place in sorted({flow.destination for flow in flows}):
+        subject, name = case.subject(place), case.name(place)
+        if case.members[place].report is not None:
+            opinions.append(Opinion(unanswered=(f"{subject}: {name} was probed after its end",)))
+            continue
+        own = {flow for flow in flows if flow.destination == place}
+        opinions.append(
+            undetermined(
+                [(cause_id, subject) for cause_id in ids],
+                why=f"{name} {does} and sent no row",
+                evidence=case.evidence(own),
+                next_command=command(place),
+                fields=case.fields(place),
+                at_s=case.at_s(own),
+            )
+        )
+    return total(opinions)
+
+
+def ask_each_target(case: Case, flows: Set[Flow], ask: Callable[[Set[Flow], str, int], Opinion]) -> Opinion:
+    """One question a target, or one for all where there are many. ask: of flows, subject and target."""
+    by_target: Dict[int, Set[Flow]] = {}
+    for flow in flows:
+        by_target.setdefault(flow.destination, set()).add(flow)
+    if len(by_target) > NAMED_AT_MOST:
+        return ask(flows, "cluster", min(by_target))
+    opinions = []
+    for place, found in sorted(by_target.items()):
+        pairs = {flow.pair for flow in found}
+        one = len(pairs) == 1 and len(case.members) > 2
+        opinions.append(
+            ask(found, case.pair_subject(next(iter(pairs))) if one else case.subject(place), place)
+        )
+    return total(opinions)
 
 
 def by_place(case: Case, flows: Set[Flow], named: Callable[[str, Set[Flow]], Finding]) -> List[Finding]:

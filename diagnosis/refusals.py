@@ -15,8 +15,8 @@ from diagnosis.case import NAMED_AT_MOST, Case
 from diagnosis.causes import finding
 from diagnosis.drops import count, flow_order, mending, over_loopback
 from diagnosis.matrix import Flow
-from diagnosis.opinion import Opinion, total, undetermined
-from diagnosis.peers import listener_may_be_gone, probed_late
+from diagnosis.opinion import Opinion, undetermined
+from diagnosis.peers import ask_each_target, ask_gone, listener_may_be_gone
 from diagnosis.report import ConnectOutcome, Finding
 from diagnosis.ruleset import Does, unique
 
@@ -56,7 +56,15 @@ class _Refusals:
             else:
                 at.setdefault(place, []).append(flow)
         causes = tuple(self._rejects(at[place], place) for place in sorted(at))
-        return Opinion(causes=causes) + self._unclear(unclear) + self._gone(gone)
+        return Opinion(causes=causes) + ask_each_target(self._case, unclear, self._ask) + self._gone(gone)
+
+    def _gone(self, flows: Set[Flow]) -> Opinion:
+        """Refused by a member that sent no row or had finished: its process may have ended."""
+        ids = ("peer-died", "os-firewall-reject")
+        return ask_gone(self._case, flows, ids, "registered, refuses connections", self._listeners)
+
+    def _listeners(self, place: int) -> str:
+        return f"sudo ss -ltnp  # on {self._case.name(place)}"
 
     # --- what is certain -------------------------------------------------------------------------
 
@@ -128,15 +136,6 @@ class _Refusals:
 
     # --- what stays open -------------------------------------------------------------------------
 
-    def _unclear(self, flows: Set[Flow]) -> Opinion:
-        """One question a target; one for all where there are many."""
-        by_target: Dict[int, Set[Flow]] = {}
-        for flow in flows:
-            by_target.setdefault(flow.destination, set()).add(flow)
-        if len(by_target) > NAMED_AT_MOST:
-            return self._ask(flows, "cluster", min(by_target))
-        return total(self._ask(found, "", place) for place, found in sorted(by_target.items()))
-
     def _ask(self, flows: Set[Flow], subject: str, place: int) -> Opinion:
         case = self._case
         suspects = {one for flow in flows for one in self._walls.suspects(flow, Does.REJECT)}
@@ -158,21 +157,17 @@ class _Refusals:
         self, flows: Set[Flow], suspects: Set[int], subject: str, place: int
     ) -> List[Tuple[str, str]]:
         case = self._case
-        target = subject or case.subject(place)
-        pairs = {flow.pair for flow in flows}
-        where = target
-        if len(pairs) == 1 and len(case.members) > 2:
-            where = case.pair_subject(next(iter(pairs)))
         if all(self._listened_on(flow) and self._served_otherwise(flow) for flow in flows) and suspects:
             # A host's firewall for certain; which of the two hosts' is open.
             ends = [place, *sorted(suspects - {place})] if place in suspects else sorted(suspects)
-            subjects = [subject] if subject else [case.subject(end) for end in ends[:NAMED_AT_MOST]]
-            return [("os-firewall-reject", one) for one in subjects]
+            several = [case.subject(end) for end in ends[:NAMED_AT_MOST]]
+            return [("os-firewall-reject", one) for one in ([subject] if subject == "cluster" else several)]
         outcomes = {case.matrix.probes[flow].outcome for flow in flows}
-        others = [("host-unreachable", where)] if ConnectOutcome.UNREACHABLE in outcomes else []
+        others = [("host-unreachable", subject)] if ConnectOutcome.UNREACHABLE in outcomes else []
         if ConnectOutcome.REFUSED in outcomes:
-            others += [("peer-died", target), ("proxy-sidecar", where)]
-        rejects = ("os-firewall-reject", where)
+            target = subject if subject == "cluster" else case.subject(place)
+            others += [("peer-died", target), ("proxy-sidecar", subject)]
+        rejects = ("os-firewall-reject", subject)
         # Rulesets that were read and let it pass make the firewall the least likely, not impossible.
         return [rejects, *others] if suspects else [*others, rejects]
 
@@ -184,28 +179,7 @@ class _Refusals:
         if all(case.matrix.probes[flow].outcome is ConnectOutcome.UNREACHABLE for flow in flows):
             source = min(flows, key=flow_order).source
             return f"ip neigh show {case.members[place].address}  # on {case.name(source)}"
-        return f"sudo ss -ltnp  # on {case.name(place)}"
-
-    def _gone(self, flows: Set[Flow]) -> Opinion:
-        """Refused by a member that sent no row or had finished: its process may have ended."""
-        case = self._case
-        opinions = []
-        for place in sorted({flow.destination for flow in flows}):
-            own = {flow for flow in flows if flow.destination == place}
-            if case.members[place].report is not None:
-                opinions.append(probed_late(case, place))
-                continue
-            opinions.append(
-                undetermined(
-                    [("peer-died", case.subject(place)), ("os-firewall-reject", case.subject(place))],
-                    why=f"{case.name(place)} registered, refuses connections and sent no row",
-                    evidence=case.evidence(own),
-                    next_command=f"sudo ss -ltnp  # on {case.name(place)}",
-                    fields=case.fields(place),
-                    at_s=case.at_s(own),
-                )
-            )
-        return total(opinions)
+        return self._listeners(place)
 
 
 def _ends(flows: Iterable[Flow], side: int) -> Dict[int, FrozenSet[int]]:

@@ -19,11 +19,9 @@ from diagnosis.words import (
     MATRIX_UP_TO_NODES,
     UNTRIED,
     WORKS,
-    collective_line,
+    figures,
     headline,
     pair_letter,
-    pairs_line,
-    round_trips_ms,
 )
 
 __all__ = [
@@ -175,12 +173,7 @@ def to_terminal(diagnosis: Diagnosis, said: str = "") -> str:
 
 
 def _figures(diagnosis: Diagnosis) -> List[str]:
-    lines = [pairs_line(diagnosis)] if diagnosis.pairs else []
-    trips = round_trips_ms(diagnosis.pairs)
-    if trips is not None:
-        lines.append("round trip: best {:.2f} ms, median {:.2f} ms, worst {:.2f} ms".format(*trips))
-    if diagnosis.collective is not None:
-        lines.append(collective_line(diagnosis.collective))
+    lines = figures(diagnosis)
     if diagnosis.timings_s:
         steps = ", ".join(f"{step} {seconds:.2f} s" for step, seconds in sorted(diagnosis.timings_s.items()))
         lines.append(f"time: {steps}")

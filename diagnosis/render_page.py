@@ -7,7 +7,7 @@ outside. Every text is escaped: evidence quotes what programs and people wrote.
 from __future__ import annotations
 
 from html import escape
-from typing import List, Sequence
+from typing import Sequence
 
 from diagnosis.prose import plain
 from diagnosis.report import Diagnosis, Finding, Verdict
@@ -15,11 +15,9 @@ from diagnosis.words import (
     MATRIX_UP_TO_NODES,
     UNTRIED,
     WORKS,
-    collective_line,
+    figures,
     headline,
     pair_letter,
-    pairs_line,
-    round_trips_ms,
 )
 
 _COLOURS = {
@@ -32,16 +30,6 @@ _CELL = "width:1.6em;height:1.6em;text-align:center;border:1px solid #d5dbdb"
 _LISTED_AT_MOST = 50
 
 
-def _figures(diagnosis: Diagnosis) -> List[str]:
-    lines = [pairs_line(diagnosis)] if diagnosis.pairs else []
-    trips = round_trips_ms(diagnosis.pairs)
-    if trips is not None:
-        lines.append("round trip: best {:.2f} ms, median {:.2f} ms, worst {:.2f} ms".format(*trips))
-    if diagnosis.collective is not None:
-        lines.append(collective_line(diagnosis.collective))
-    return lines
-
-
 # --- HTML --------------------------------------------------------------------------------------------
 
 
@@ -51,7 +39,7 @@ def html_report(diagnosis: Diagnosis) -> str:
     parts = [
         f'<h3><span style="color:{colour}">{diagnosis.verdict.value}</span> '
         f"{_text(headline(diagnosis))}</h3>",
-        *(f"<p>{_text(line)}</p>" for line in _figures(diagnosis)),
+        *(f"<p>{_text(line)}</p>" for line in figures(diagnosis)),
         *(_html_finding(item, commands=True) for item in diagnosis.causes),
         *(_html_finding(item, commands=False) for item in diagnosis.candidates),
         _html_list("Follows from it, or changes nothing", [_short(item) for item in diagnosis.consequences]),

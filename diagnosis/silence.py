@@ -8,14 +8,15 @@ ruleset redirects the port, or where whatever accepts on every port closes on ev
 
 from __future__ import annotations
 
+import functools
 from typing import Dict, List, Set, Tuple
 
 from diagnosis.case import NAMED_AT_MOST, Case
 from diagnosis.causes import finding
 from diagnosis.drops import count, flow_order
 from diagnosis.matrix import Flow
-from diagnosis.opinion import NOTHING, Opinion, total, undetermined
-from diagnosis.peers import by_place, listener_may_be_gone, probed_late
+from diagnosis.opinion import NOTHING, Opinion, undetermined
+from diagnosis.peers import ask_each_target, ask_gone, by_place, listener_may_be_gone
 from diagnosis.report import ConnectOutcome, Finding
 
 
@@ -37,7 +38,13 @@ class _Silence:
         gone = {flow for flow in self._flows - eaten if listener_may_be_gone(self._case, flow)}
         proxied = self._proxied(self._flows - eaten - gone)
         causes = (*by_place(self._case, eaten, self._black_hole), *by_place(self._case, proxied, self._proxy))
-        return Opinion(causes=causes) + self._gone(gone) + self._open(self._flows - eaten - gone - proxied)
+        opened = ask_each_target(self._case, self._flows - eaten - gone - proxied, self._ask)
+        return Opinion(causes=causes) + self._gone(gone) + opened
+
+    def _gone(self, flows: Set[Flow]) -> Opinion:
+        does = "accepts connections, stays silent"
+        command = functools.partial(_processes, self._case)
+        return ask_gone(self._case, flows, ("peer-frozen", "proxy-sidecar"), does, command)
 
     def _eaten(self) -> Set[Flow]:
         """Flows whose small messages came back and whose large one the path ate, or its echo.
@@ -111,42 +118,7 @@ class _Silence:
             at_s=case.at_s(found),
         )
 
-    def _gone(self, flows: Set[Flow]) -> Opinion:
-        case = self._case
-        opinions = []
-        for place in sorted({flow.destination for flow in flows}):
-            own = {flow for flow in flows if flow.destination == place}
-            if case.members[place].report is not None:
-                opinions.append(probed_late(case, place))
-                continue
-            opinions.append(
-                undetermined(
-                    [("peer-frozen", case.subject(place)), ("proxy-sidecar", case.subject(place))],
-                    why=f"{case.name(place)} accepts connections, stays silent and sent no row",
-                    evidence=case.evidence(own),
-                    next_command=_processes(case, place),
-                    fields=case.fields(place),
-                    at_s=case.at_s(own),
-                )
-            )
-        return total(opinions)
-
     # --- what stays open ---------------------------------------------------------------------
-
-    def _open(self, flows: Set[Flow]) -> Opinion:
-        """One question a destination; one for all where there are many."""
-        by_place: Dict[int, Set[Flow]] = {}
-        for flow in flows:
-            by_place.setdefault(flow.destination, set()).add(flow)
-        if len(by_place) > NAMED_AT_MOST:
-            return self._ask(flows, "cluster", min(by_place))
-        opinions = []
-        for place, found in sorted(by_place.items()):
-            pairs = {flow.pair for flow in found}
-            one = len(pairs) == 1 and len(self._case.members) > 2
-            subject = self._case.pair_subject(next(iter(pairs))) if one else self._case.subject(place)
-            opinions.append(self._ask(found, subject, place))
-        return total(opinions)
 
     def _ask(self, flows: Set[Flow], subject: str, place: int) -> Opinion:
         case = self._case

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from typing import Dict, Iterable, Optional, Tuple
+from typing import Dict, Iterable, List, Optional, Tuple
 
 from diagnosis.prose import plain
 from diagnosis.report import CollectiveResult, ConnectOutcome, Diagnosis, PairVerdict, Verdict
@@ -57,6 +57,17 @@ def collective_line(result: CollectiveResult) -> str:
     if result.busbw_gbit_per_s is not None:
         words.append(f"busbw {result.busbw_gbit_per_s:.2f} Gbit/s")
     return plain(", ".join(words))
+
+
+def figures(diagnosis: Diagnosis) -> List[str]:
+    """What was measured, a line each."""
+    lines = [pairs_line(diagnosis)] if diagnosis.pairs else []
+    trips = round_trips_ms(diagnosis.pairs)
+    if trips is not None:
+        lines.append("round trip: best {:.2f} ms, median {:.2f} ms, worst {:.2f} ms".format(*trips))
+    if diagnosis.collective is not None:
+        lines.append(collective_line(diagnosis.collective))
+    return lines
 
 
 def headline(diagnosis: Diagnosis) -> str:

@@ -21,13 +21,12 @@ from diagnosis.command_line import (
     json_option,
     write_json,
 )
+from lab import CHECKOUT
 
 if TYPE_CHECKING:
     from lab.state import LabState
 
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
-
-CHECKOUT = Path(__file__).resolve().parent.parent
 
 
 def add_parsers(commands: Commands) -> None:

@@ -13,14 +13,13 @@ from pathlib import Path
 
 from diagnosis import render
 from diagnosis.report import Diagnosis, Verdict
-from lab import deploy, pages, supervisor
+from lab import CHECKOUT, deploy, pages, supervisor
 from lab.check import CheckError
 from lab.fault_scene import FaultError, Scene
 from lab.faults import FAULTS, Fault, Way
 from lab.progress import Progress
 from lab.state import LabState
 
-CHECKOUT = Path(__file__).resolve().parent.parent
 DEFAULT_STATE_DIR = CHECKOUT / ".fullmesh"
 LAB_START_TIMEOUT_S = 60.0  # the emulator starts in 3 s; a loaded machine takes several times that
 

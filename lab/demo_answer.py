@@ -11,7 +11,8 @@ from typing import Any
 from diagnosis import render
 from diagnosis.prose import beside
 from diagnosis.report import Diagnosis, Verdict
-from lab.demo import CHECKOUT, DEFAULT_STATE_DIR, DemoOptions, DemoResult
+from lab import CHECKOUT
+from lab.demo import DEFAULT_STATE_DIR, DemoOptions, DemoResult
 from lab.faults import FAULTS, Way
 from lab.state import LabState
 

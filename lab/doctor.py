@@ -1,39 +1,25 @@
 """Can this machine run the lab? Answered in two seconds, before anything is downloaded.
 
-Standard library only and no import of the rest of the project's dependencies: `make`
+Standard library only, and nothing of the project that needs more: `make`
 runs it with the system's Python before the virtual environment exists.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import shutil
 import sys
-import textwrap
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Callable, List, Optional, Tuple
+from typing import Callable, List, Optional
 
-from lab import sandbox
+from diagnosis.prerequisites import Check, answer, judge, render
+from lab import CHECKOUT, sandbox
 
-CHECKOUT = Path(__file__).resolve().parent.parent
 NEEDED_PYTHON = (3, 11)  # the wheels of torch and ministack that are pinned
 NEEDED_DISK_BYTES = 4 * 1024**3  # a set-up checkout measures 2.3 GB; the rest is room for logs
 NEEDED_MEMORY_BYTES = 3 * 1024**3  # four ranks with torch, the emulator and CDK's Node
-
-
-@dataclass(frozen=True)
-class Check:
-    """One prerequisite. ok None = could not be looked at, which is never fine."""
-
-    name: str
-    ok: Optional[bool]
-    found: str
-    remedy: str = ""
-    setup_installs: bool = False  # `make setup` brings it when this user may install packages
 
 
 def find_tool(name: str) -> Optional[str]:
@@ -183,22 +169,6 @@ def stands_in_the_way(check: Check, before_setup: bool) -> bool:
     return check.ok is not True and not (before_setup and check.setup_installs and may_install)
 
 
-def render(checks: List[Check]) -> str:
-    words = {True: "ok", False: "MISSING", None: "UNKNOWN"}
-    lines = []
-    for check in checks:
-        lines += _wrapped(f"{words[check.ok]:<8} {check.name:<22} ", check.found)
-        if check.ok is not True and check.remedy:
-            lines += _wrapped("         next: ", check.remedy)
-    return "\n".join(lines)
-
-
-def _wrapped(start: str, text: str) -> List[str]:
-    return textwrap.wrap(
-        text or "-", 80, initial_indent=start, subsequent_indent=" " * len(start), break_long_words=False
-    )
-
-
 def main(argv: Optional[List[str]] = None) -> int:
     parser = argparse.ArgumentParser(prog="fullmesh doctor", description="check this machine's prerequisites")
     parser.add_argument("--json", action="store_true", help="machine-readable answer on stdout")
@@ -209,28 +179,12 @@ def main(argv: Optional[List[str]] = None) -> int:
     checks = examine(before_setup=options.before_setup)
     blocking = [check for check in checks if stands_in_the_way(check, options.before_setup)]
     if not options.before_setup:
-        return answer(checks, as_json=options.json)
+        text, status = answer(checks, as_json=options.json)
+        sys.stdout.write(text)
+        return status
     if blocking:
         sys.stderr.write(render(blocking) + "\n")
     return judge(blocking)[1]
-
-
-def judge(blocking: List[Check]) -> Tuple[str, int]:
-    """Verdict and exit status by what stands in the way."""
-    if any(check.ok is False for check in blocking):
-        return "FAIL", 1
-    return ("UNKNOWN", 3) if blocking else ("PASS", 0)
-
-
-def answer(checks: List[Check], as_json: bool) -> int:
-    """Print all checks; returns the exit status."""
-    verdict, status = judge([check for check in checks if check.ok is not True])
-    if as_json:
-        document = {"schema_version": 1, "verdict": verdict, "checks": [asdict(check) for check in checks]}
-        sys.stdout.write(json.dumps(document, indent=2) + "\n")
-    else:
-        sys.stdout.write(render(checks) + "\n")
-    return status
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from datetime import datetime, timedelta, timezone
 from functools import cache
 from typing import TYPE_CHECKING, Callable, Iterator, List, Mapping, Optional, Tuple
 
+from cluster import aws_codes
 from probe.endpoints import Endpoint
 from probe.signing import Credentials, sign
 
@@ -23,30 +24,16 @@ if TYPE_CHECKING:
     import http.client
     import ssl
 
-RETRIED_CODES = frozenset(
-    {
-        "InternalError",
-        "InternalFailure",
-        "LimitExceededException",
-        "OperationAborted",
-        "RequestLimitExceeded",
-        "RequestThrottled",
-        "RequestThrottledException",
-        "RequestTimeout",
-        "ServiceUnavailable",
-        "ServiceUnavailableException",
-        "SlowDown",
-        "Throttling",
-        "ThrottlingException",
-        "ThrottledException",
-        "TooManyRequestsException",
-    }
-)
+RETRIED_CODES = aws_codes.THROTTLED | {
+    "InternalError",
+    "InternalFailure",
+    "LimitExceededException",
+    "OperationAborted",
+    "RequestTimeout",
+    "ServiceUnavailable",
+    "ServiceUnavailableException",
+}
 RETRIED_STATUSES = frozenset({429, 500, 502, 503, 504})
-DENIED_CODES = frozenset(
-    {"AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "AllAccessDisabled"}
-)
-EXPIRED_CODES = frozenset({"ExpiredToken", "ExpiredTokenException", "RequestExpired"})
 SKEWED_CODES = frozenset({"RequestTimeTooSkewed"})
 NEXT_STEPS = {
     "NoSuchBucket": "deploy the evidence stack first, or correct `bucket` in /etc/fullmesh/config.json",
@@ -77,7 +64,7 @@ class AwsError(RuntimeError):
     @property
     def denied(self) -> bool:
         """Whether it failed for want of a permission, and for nothing else."""
-        return self.code in DENIED_CODES
+        return self.code in aws_codes.FORBIDDEN
 
 
 @dataclass(frozen=True)
@@ -182,7 +169,7 @@ class Transport:
             if 200 <= response.status < 300:
                 return response
             error = self._refused(request, response)
-            if error.code in EXPIRED_CODES and not renew:
+            if error.code in aws_codes.EXPIRED and not renew:
                 renew = True
             elif error.code in SKEWED_CODES and self.clock_offset_s is not None and not self._correction:
                 self._correction = timedelta(seconds=self.clock_offset_s)
@@ -284,9 +271,9 @@ class Transport:
 
     def _refused(self, request: Request, response: Response) -> AwsError:
         code, message = self._parse_error(response)
-        if code in DENIED_CODES:
+        if code in aws_codes.FORBIDDEN:
             next_step = f"allow {request.permission} in this node's role"
-        elif code in EXPIRED_CODES:
+        elif code in aws_codes.EXPIRED:
             next_step = (
                 "renew the credentials, or unset AWS_SESSION_TOKEN so that the instance's role is used"
             )

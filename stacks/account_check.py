@@ -8,15 +8,13 @@ told with the permission that is missing: ok is None then, which is never fine.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, Optional
-
-from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, TokenRetrievalError
+from typing import Any
 
 from cluster.keys import CLUSTER_TAG
 from cluster.spec import Capacity, ClusterSpec, Placement, PortProfile
 from cluster.spec_checks import EFA_TYPES_COMMAND, family_of
+from diagnosis.prerequisites import Check
+from stacks.account import Account, UnreadError, refuses_credentials
 from stacks.images import ROOT_DEVICE, image_parameter
 
 BOOTSTRAP_PARAMETER = "/cdk-bootstrap/hnb659fds/version"
@@ -25,45 +23,13 @@ STANDARD_QUOTA = "L-1216C47A"
 """Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances, in vCPUs."""
 STANDARD_FAMILIES = frozenset(("a", "c", "d", "h", "i", "im", "is", "m", "r", "t", "z"))
 
-_PATIENCE = Config(connect_timeout=5, read_timeout=15, retries={"total_max_attempts": 2})
-_FORBIDDEN = frozenset(("UnauthorizedOperation", "AccessDenied", "AccessDeniedException"))
-_BAD_CREDENTIALS = frozenset(
-    (
-        "AuthFailure",
-        "ExpiredToken",
-        "ExpiredTokenException",
-        "InvalidClientTokenId",
-        "RequestExpired",
-        "SignatureDoesNotMatch",
-        "UnrecognizedClientException",
-    )
-)
 
-
-@dataclass(frozen=True)
-class AccountCheck:
-    """One thing the deploy needs of the account. ok None = could not be looked at, which is never fine."""
-
-    name: str
-    ok: Optional[bool]
-    found: str
-    remedy: str = ""
-
-
-class _UnreadError(Exception):
-    """AWS did not answer the question; the check is None."""
-
-    def __init__(self, found: str, remedy: str) -> None:
-        self.found, self.remedy = found, remedy
-        super().__init__(found)
-
-
-def examine_account(spec: ClusterSpec, session: Any) -> list[AccountCheck]:
+def examine_account(spec: ClusterSpec, session: Any) -> list[Check]:
     """What the account says to this specification, most basic first.
 
     session: a boto3.Session of the account and region that `cdk deploy` would use.
     """
-    questions: tuple[tuple[str, Callable[[ClusterSpec, _Account], AccountCheck]], ...] = (
+    questions: tuple[tuple[str, Callable[[ClusterSpec, Account], Check]], ...] = (
         ("bootstrap", _bootstrap),
         ("instance type", _instance_type),
         ("zone", _zone),
@@ -71,86 +37,50 @@ def examine_account(spec: ClusterSpec, session: Any) -> list[AccountCheck]:
         ("image", _image),
         *((("reservation", _reservation),) if spec.capacity_reservation_id else ()),
     )
-    account = _Account(session)
+    account = Account(session)
     credentials = _look("credentials", _credentials, spec, account)
     if credentials.ok is not True:
         unseen = "not looked at: there are no credentials that work"
-        return [credentials, *(AccountCheck(name, None, unseen, credentials.remedy) for name, _ in questions)]
+        return [credentials, *(Check(name, None, unseen, credentials.remedy) for name, _ in questions)]
     return [credentials, *(_look(name, question, spec, account) for name, question in questions)]
 
 
 def _look(
     name: str,
-    question: Callable[[ClusterSpec, _Account], AccountCheck],
+    question: Callable[[ClusterSpec, Account], Check],
     spec: ClusterSpec,
-    account: _Account,
-) -> AccountCheck:
+    account: Account,
+) -> Check:
     try:
         return question(spec, account)
-    except _UnreadError as error:
-        return AccountCheck(name, None, error.found, error.remedy)
+    except UnreadError as error:
+        return Check(name, None, error.found, error.remedy)
 
 
-class _Account:
-    """One client a service, and one way to tell a missing permission from an answer."""
-
-    def __init__(self, session: Any) -> None:
-        self._session = session
-        self.region = str(session.region_name or "")
-
-    def ask(self, service: str, operation: str, *, absent: tuple[str, ...] = (), **arguments: Any) -> Any:
-        """The answer; None when AWS says, with one of the codes in `absent`, that there is no such thing.
-
-        Raises:
-            _UnreadError: the question was not answered.
-        """
-        words = operation.replace("_", " ").title().replace(" ", "")
-        action = f"{service.replace('-', '')}:{words}"
-        by_hand = f"aws {service} {operation.replace('_', '-')}"
-        try:
-            client = self._session.client(service, config=_PATIENCE)
-            return getattr(client, operation)(**arguments)
-        except ClientError as error:
-            code = str(error.response.get("Error", {}).get("Code", ""))
-            if code in absent:
-                return None
-            if code in _FORBIDDEN:
-                raise _UnreadError(
-                    f"not permitted: {action}", f"allow {action}, or look by hand: {by_hand}"
-                ) from error
-            raise _UnreadError(f"{action}: {error}", f"look by hand: {by_hand}") from error
-        except BotoCoreError as error:
-            raise _UnreadError(f"{action}: {error}", f"look by hand: {by_hand}") from error
-
-
-def _credentials(_spec: ClusterSpec, account: _Account) -> AccountCheck:
+def _credentials(_spec: ClusterSpec, account: Account) -> Check:
     name, way = "credentials", "sign in, e.g. aws sso login or aws configure, and set AWS_PROFILE"
     if not account.region:
-        return AccountCheck(name, False, "no region is set", "set AWS_REGION to where the cluster is to be")
+        return Check(name, False, "no region is set", "set AWS_REGION to where the cluster is to be")
     try:
         identity = account.ask("sts", "get_caller_identity")
-    except _UnreadError as error:
-        cause = error.__cause__
-        code = cause.response["Error"]["Code"] if isinstance(cause, ClientError) else ""
-        if isinstance(cause, (NoCredentialsError, TokenRetrievalError)) or code in _BAD_CREDENTIALS:
-            return AccountCheck(name, False, str(cause), way)
+    except UnreadError as error:
+        if refuses_credentials(error):
+            return Check(name, False, str(error.__cause__), way)
         raise
-    return AccountCheck(name, True, f"account {identity['Account']}, region {account.region}")
+    return Check(name, True, f"account {identity['Account']}, region {account.region}")
 
 
-def _bootstrap(_spec: ClusterSpec, account: _Account) -> AccountCheck:
+def _bootstrap(_spec: ClusterSpec, account: Account) -> Check:
     way = "run: npx cdk bootstrap"
     answer = account.ask("ssm", "get_parameter", absent=("ParameterNotFound",), Name=BOOTSTRAP_PARAMETER)
     if answer is None:
-        return AccountCheck("bootstrap", False, f"{BOOTSTRAP_PARAMETER} does not exist", way)
+        return Check("bootstrap", False, f"{BOOTSTRAP_PARAMETER} does not exist", way)
     version = str(answer["Parameter"]["Value"])
     fits = version.isdigit() and int(version) >= BOOTSTRAP_VERSION
-    return AccountCheck(
-        "bootstrap", fits, f"version {version}, {BOOTSTRAP_VERSION} needed", "" if fits else way
-    )
+    return Check("bootstrap", fits, f"version {version}, {BOOTSTRAP_VERSION} needed", "" if fits else way)
 
 
-def _type_details(spec: ClusterSpec, account: _Account) -> Any:
+def _type_details(spec: ClusterSpec, account: Account) -> Any:
     answer = account.ask(
         "ec2",
         "describe_instance_types",
@@ -160,17 +90,17 @@ def _type_details(spec: ClusterSpec, account: _Account) -> Any:
     return answer["InstanceTypes"][0] if answer and answer["InstanceTypes"] else None
 
 
-def _instance_type(spec: ClusterSpec, account: _Account) -> AccountCheck:
+def _instance_type(spec: ClusterSpec, account: Account) -> Check:
     details = _type_details(spec, account)
     wrong = list(_wrong_type(spec, account, details))
     found = "; ".join(wrong) or f"{spec.instance_type} fits placement={spec.placement.value}"
     way = "set cluster.instance_type or cluster.placement" if wrong else ""
     if any("EFA" in line for line in wrong):
         way = f"choose one of: {EFA_TYPES_COMMAND}; or set cluster.port_profile=all"
-    return AccountCheck("instance type", not wrong, found, way)
+    return Check("instance type", not wrong, found, way)
 
 
-def _wrong_type(spec: ClusterSpec, account: _Account, details: Any) -> Iterator[str]:
+def _wrong_type(spec: ClusterSpec, account: Account, details: Any) -> Iterator[str]:
     if details is None:
         yield f"there is no {spec.instance_type} in {account.region}"
         return
@@ -185,10 +115,10 @@ def _wrong_type(spec: ClusterSpec, account: _Account, details: Any) -> Iterator[
         yield f"{spec.instance_type} has no EFA"
 
 
-def _zone(spec: ClusterSpec, account: _Account) -> AccountCheck:
+def _zone(spec: ClusterSpec, account: Account) -> Check:
     if spec.vpc_id and not spec.zones:
         way = "name it: cluster.availability_zone"
-        raise _UnreadError(f"the subnets of {spec.vpc_id} decide the zone", way)
+        raise UnreadError(f"the subnets of {spec.vpc_id} decide the zone", way)
     wanted = spec.zones
     if not wanted:
         answer = account.ask(
@@ -208,21 +138,21 @@ def _zone(spec: ClusterSpec, account: _Account) -> AccountCheck:
     if missing or not wanted:
         found = f"{spec.instance_type} is not offered in {', '.join(missing) or account.region}"
         way = f"set cluster.availability_zone to one of {', '.join(offered) or '(none in this region)'}"
-        return AccountCheck("zone", False, found, way)
-    return AccountCheck("zone", True, f"{spec.instance_type} is offered in {', '.join(wanted)}")
+        return Check("zone", False, found, way)
+    return Check("zone", True, f"{spec.instance_type} is offered in {', '.join(wanted)}")
 
 
-def _quota(spec: ClusterSpec, account: _Account) -> AccountCheck:
+def _quota(spec: ClusterSpec, account: Account) -> Check:
     """What runs already counts too, but not this cluster's own nodes: they end before new ones start."""
     name = "vCPU quota"
     if spec.capacity is Capacity.BLOCK:
-        return AccountCheck(name, True, "a capacity block is not counted against it")
+        return Check(name, True, "a capacity block is not counted against it")
     if family_of(spec.instance_type) not in STANDARD_FAMILIES:
         way = "aws service-quotas list-service-quotas --service-code ec2 --query Quotas[].[QuotaName,Value]"
-        raise _UnreadError(f"{spec.instance_type} has a quota of its own family", f"look by hand: {way}")
+        raise UnreadError(f"{spec.instance_type} has a quota of its own family", f"look by hand: {way}")
     details = _type_details(spec, account)
     if details is None:
-        raise _UnreadError(f"there is no {spec.instance_type} in {account.region}", "mend the instance type")
+        raise UnreadError(f"there is no {spec.instance_type} in {account.region}", "mend the instance type")
     needed = details["VCpuInfo"]["DefaultVCpus"] * spec.nodes
     answer = account.ask("service-quotas", "get_service_quota", ServiceCode="ec2", QuotaCode=STANDARD_QUOTA)
     quota = int(answer["Quota"]["Value"])
@@ -233,10 +163,10 @@ def _quota(spec: ClusterSpec, account: _Account) -> AccountCheck:
         "raise it: aws service-quotas request-service-quota-increase --service-code ec2 "
         f"--quota-code {STANDARD_QUOTA} --desired-value {used + needed}"
     )
-    return AccountCheck(name, fits, found, "" if fits else way)
+    return Check(name, fits, found, "" if fits else way)
 
 
-def _running_vcpus(spec: ClusterSpec, account: _Account) -> int:
+def _running_vcpus(spec: ClusterSpec, account: Account) -> int:
     used = 0
     token: dict[str, Any] = {}
     while True:
@@ -254,22 +184,20 @@ def _running_vcpus(spec: ClusterSpec, account: _Account) -> int:
                 if on_demand and standard and tags.get(CLUSTER_TAG) != spec.name:
                     options = instance.get("CpuOptions")
                     if not options:
-                        raise _UnreadError(
-                            "EC2 does not say how many vCPUs run", "aws ec2 describe-instances"
-                        )
+                        raise UnreadError("EC2 does not say how many vCPUs run", "aws ec2 describe-instances")
                     used += options["CoreCount"] * options["ThreadsPerCore"]
         if not answer.get("NextToken"):
             return used
         token = {"NextToken": answer["NextToken"]}
 
 
-def _image(spec: ClusterSpec, account: _Account) -> AccountCheck:
+def _image(spec: ClusterSpec, account: Account) -> Check:
     image_id = spec.ami_id
     if not image_id:
         name = image_parameter(spec)
         answer = account.ask("ssm", "get_parameter", absent=("ParameterNotFound",), Name=name)
         if answer is None:
-            return AccountCheck("image", False, f"{name} does not exist", "set cluster.ami_id=ami-...")
+            return Check("image", False, f"{name} does not exist", "set cluster.ami_id=ami-...")
         image_id = str(answer["Parameter"]["Value"])
     answer = account.ask(
         "ec2",
@@ -280,7 +208,7 @@ def _image(spec: ClusterSpec, account: _Account) -> AccountCheck:
     images = answer["Images"] if answer else []
     if not images:
         found = f"there is no {image_id} in {account.region}, or it is not shared with this account"
-        return AccountCheck("image", False, found, "set cluster.ami_id to an image of this region")
+        return Check("image", False, found, "set cluster.ami_id to an image of this region")
     (image,) = images
     device = ROOT_DEVICE[spec.operating_system]
     wrong = [
@@ -294,10 +222,10 @@ def _image(spec: ClusterSpec, account: _Account) -> AccountCheck:
     ]
     found = f"{image_id}: {'; '.join(wrong) or spec.architecture.value}"
     way = "set cluster.ami_id, cluster.operating_system and cluster.architecture so that they fit"
-    return AccountCheck("image", not wrong, found, way if wrong else "")
+    return Check("image", not wrong, found, way if wrong else "")
 
 
-def _reservation(spec: ClusterSpec, account: _Account) -> AccountCheck:
+def _reservation(spec: ClusterSpec, account: Account) -> Check:
     name, reservation_id = "reservation", spec.capacity_reservation_id
     answer = account.ask(
         "ec2",
@@ -307,7 +235,7 @@ def _reservation(spec: ClusterSpec, account: _Account) -> AccountCheck:
     )
     found = answer["CapacityReservations"] if answer else []
     if not found:
-        return AccountCheck(
+        return Check(
             name,
             False,
             f"there is no {reservation_id} in {account.region}",
@@ -332,8 +260,8 @@ def _reservation(spec: ClusterSpec, account: _Account) -> AccountCheck:
         wrong.append(f"it stands in {reservation['PlacementGroupArn']}, but the cluster makes its own group")
     if wrong:
         way = "set what is named, or use another reservation"
-        return AccountCheck(name, False, f"{reservation_id}: {'; '.join(wrong)}", way)
+        return Check(name, False, f"{reservation_id}: {'; '.join(wrong)}", way)
     if free < spec.nodes:
         way = "wait until they are free, or deploy if the rest is this cluster's own"
-        raise _UnreadError(f"{reservation_id}: {free} of {total} instances are free now", way)
-    return AccountCheck(name, True, f"{reservation_id}: {free} of {total} instances are free")
+        raise UnreadError(f"{reservation_id}: {free} of {total} instances are free now", way)
+    return Check(name, True, f"{reservation_id}: {free} of {total} instances are free")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from lab.control_plane import backend, instances
+from lab.control_plane import backend, ec2_answers, instances
+from lab.control_plane.filters import Facts, all_match
 from lab.control_plane.launch_spec import InterfaceSpec, launch_spec, template_data, with_api_names
 from lab.control_plane.registration import register_ec2_action
 from lab.control_plane.wire import (
@@ -14,10 +15,8 @@ from lab.control_plane.wire import (
     Reply,
     filters_of,
     is_true,
-    matches,
     nested,
     new_id,
-    tag_list,
     xml,
 )
 
@@ -61,7 +60,7 @@ def run_instances(params: Parameters) -> Reply:
                 instances.forget(record["InstanceId"])
             raise
         made[-1]["AmiLaunchIndex"] = index
-    return Reply("RunInstances", xml(_reservation(reservation_id, made)))
+    return Reply("RunInstances", xml(ec2_answers.reservation(reservation_id, made)))
 
 
 def describe_instances(params: Parameters) -> Reply:
@@ -73,7 +72,7 @@ def describe_instances(params: Parameters) -> Reply:
     for record in backend.instances.values():
         if (not wanted or record["InstanceId"] in wanted) and _instance_matches(record, filters):
             reservations.setdefault(record["ReservationId"], []).append(record)
-    listed = [_reservation(key, records) for key, records in reservations.items()]
+    listed = [ec2_answers.reservation(key, records) for key, records in reservations.items()]
     return Reply("DescribeInstances", xml({"reservationSet": listed}))
 
 
@@ -87,8 +86,8 @@ def terminate_instances(params: Parameters) -> Reply:
         changes.append(
             {
                 "instanceId": instance_id,
-                "previousState": _state(before),
-                "currentState": _state(instances.TERMINATED),
+                "previousState": ec2_answers.state_answer(before),
+                "currentState": ec2_answers.state_answer(instances.TERMINATED),
             }
         )
     return Reply("TerminateInstances", xml({"instancesSet": changes}))
@@ -113,7 +112,7 @@ def describe_instance_attribute(params: Parameters) -> Reply:
     record = backend.instances[instance_id]
     values: dict[str, Callable[[], Any]] = {
         "userData": lambda: {"value": record["UserData"]} if record["UserData"] else {},
-        "groupSet": lambda: _groups(record["SecurityGroups"]),
+        "groupSet": lambda: ec2_answers.group_list(record["SecurityGroups"]),
         "instanceType": lambda: {"value": record["InstanceType"]},
         "rootDeviceName": lambda: {"value": record["RootDeviceName"]},
         "sourceDestCheck": lambda: {"value": record["SourceDestCheck"]},
@@ -140,7 +139,7 @@ def describe_network_interfaces(params: Parameters) -> Reply:
         _interface(interface_id)
     filters = filters_of(request)
     listed = [
-        _interface_answer(record)
+        ec2_answers.interface_answer(record)
         for record in backend.network_interfaces.values()
         if (not wanted or record["NetworkInterfaceId"] in wanted) and _interface_matches(record, filters)
     ]
@@ -163,7 +162,7 @@ def create_network_interface(params: Parameters) -> Reply:
             description=request.get("Description", ""),
         ),
     )
-    return Reply("CreateNetworkInterface", xml({"networkInterface": _interface_answer(record)}))
+    return Reply("CreateNetworkInterface", xml({"networkInterface": ec2_answers.interface_answer(record)}))
 
 
 def modify_network_interface_attribute(params: Parameters) -> Reply:
@@ -198,8 +197,8 @@ def _default_subnet() -> str:
 
 
 def _instance_matches(record: Record, filters: dict[str, list[str]]) -> bool:
-    interfaces = _interfaces_of(record)
-    facts: dict[str, list[str | None]] = {
+    interfaces = ec2_answers.interfaces_of(record)
+    facts: Facts = {
         "instance-id": [record["InstanceId"]],
         "instance-state-name": [record["State"]["Name"]],
         "instance-state-code": [str(record["State"]["Code"])],
@@ -218,12 +217,12 @@ def _instance_matches(record: Record, filters: dict[str, list[str]]) -> bool:
         "network-interface.group-id": [g["GroupId"] for item in interfaces for g in item["Groups"]],
         "iam-instance-profile.arn": [(record["IamInstanceProfile"] or {}).get("Arn")],
     }
-    return _all_match(record["InstanceId"], facts, filters)
+    return all_match(record["InstanceId"], facts, filters)
 
 
 def _interface_matches(record: Record, filters: dict[str, list[str]]) -> bool:
     attachment = record.get("Attachment") or {}
-    facts: dict[str, list[str | None]] = {
+    facts: Facts = {
         "network-interface-id": [record["NetworkInterfaceId"]],
         "attachment.instance-id": [attachment.get("InstanceId")],
         "attachment.device-index": [str(attachment["DeviceIndex"])] if attachment else [],
@@ -238,126 +237,4 @@ def _interface_matches(record: Record, filters: dict[str, list[str]]) -> bool:
         "interface-type": [record["InterfaceType"]],
         "description": [record["Description"]],
     }
-    return _all_match(record["NetworkInterfaceId"], facts, filters)
-
-
-def _all_match(resource_id: str, facts: dict[str, list[str | None]], filters: dict[str, list[str]]) -> bool:
-    for name, accepted in filters.items():
-        if name.startswith("tag:") or name in ("tag-key", "tag-value"):
-            continue
-        if name not in facts:
-            raise ApiError("InvalidParameterValue", f"The filter '{name}' is invalid")
-        if not matches(accepted, facts[name]):
-            return False
-    return backend.tag_filters_match(resource_id, filters)
-
-
-def _interfaces_of(record: Record) -> list[Record]:
-    return [
-        backend.network_interfaces[item]
-        for item in record["NetworkInterfaceIds"]
-        if item in backend.network_interfaces
-    ]
-
-
-def _reservation(reservation_id: str, records: list[Record]) -> Record:
-    return {
-        "reservationId": reservation_id,
-        "ownerId": backend.account_id(),
-        "groupSet": [],
-        "instancesSet": [_instance_answer(record) for record in records],
-    }
-
-
-def _state(state: Record) -> Record:
-    return {"code": state["Code"], "name": state["Name"]}
-
-
-def _groups(groups: list[Record]) -> list[Record]:
-    return [{"groupId": group["GroupId"], "groupName": group["GroupName"]} for group in groups]
-
-
-def _camel(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_camel(item) for item in value]
-    if isinstance(value, dict):
-        return {key[0].lower() + key[1:]: _camel(item) for key, item in value.items()}
-    return value
-
-
-def _instance_answer(record: Record) -> Record:
-    placement = record["Placement"]
-    return {
-        "instanceId": record["InstanceId"],
-        "imageId": record["ImageId"],
-        "instanceState": _state(record["State"]),
-        "stateReason": _camel(record.get("StateReason")),
-        "instanceType": record["InstanceType"],
-        "keyName": record["KeyName"] or None,
-        "launchTime": record["LaunchTime"],
-        "amiLaunchIndex": record["AmiLaunchIndex"],
-        "placement": {
-            "availabilityZone": placement["AvailabilityZone"],
-            "groupName": placement.get("GroupName", ""),
-            "groupId": placement.get("GroupId") or None,
-            "tenancy": placement["Tenancy"],
-        },
-        "privateDnsName": record["PrivateDnsName"],
-        "privateIpAddress": record["PrivateIpAddress"] or None,
-        "dnsName": record["PublicDnsName"],
-        "ipAddress": record["PublicIpAddress"] or None,
-        "sourceDestCheck": record["SourceDestCheck"],
-        "subnetId": record["SubnetId"] or None,
-        "vpcId": record["VpcId"] or None,
-        "architecture": record["Architecture"],
-        "rootDeviceType": record["RootDeviceType"],
-        "rootDeviceName": record["RootDeviceName"],
-        "blockDeviceMapping": _camel(record["BlockDeviceMappings"]),
-        "iamInstanceProfile": _camel(record["IamInstanceProfile"]),
-        "virtualizationType": record["Virtualization"],
-        "hypervisor": record["Hypervisor"],
-        "enaSupport": True,
-        "ebsOptimized": True,
-        "monitoring": {"state": record["Monitoring"]["State"]},
-        "metadataOptions": _camel(record["MetadataOptions"]),
-        "capacityReservationId": record["CapacityReservationId"] or None,
-        "groupSet": _groups(record["SecurityGroups"]),
-        "networkInterfaceSet": [_attached_interface_answer(item) for item in _interfaces_of(record)],
-        "tagSet": tag_list(backend.ec2_tags.get(record["InstanceId"], [])),
-    }
-
-
-def _attached_interface_answer(record: Record) -> Record:
-    answer = _interface_answer(record)
-    # DescribeInstances leaves out what only DescribeNetworkInterfaces shows.
-    for field in ("availabilityZone", "tagSet"):
-        answer.pop(field)
-    return answer
-
-
-def _interface_answer(record: Record) -> Record:
-    association = record.get("Association")
-    public = {"publicIp": association["PublicIp"], "ipOwnerId": "amazon"} if association else None
-    private = {
-        "privateIpAddress": record["PrivateIpAddress"],
-        "privateDnsName": instances.private_dns_name(record["PrivateIpAddress"]),
-    }
-    return {
-        "networkInterfaceId": record["NetworkInterfaceId"],
-        "subnetId": record["SubnetId"],
-        "vpcId": record["VpcId"],
-        "availabilityZone": record["AvailabilityZone"],
-        "description": record["Description"],
-        "ownerId": record["OwnerId"],
-        "status": record["Status"],
-        "macAddress": record["MacAddress"],
-        **private,
-        "sourceDestCheck": record["SourceDestCheck"],
-        "interfaceType": record["InterfaceType"],
-        "groupSet": _groups(record["Groups"]),
-        "attachment": _camel(record["Attachment"]),
-        "association": public,
-        "connectionTrackingConfiguration": _camel(record.get("ConnectionTracking")) or None,
-        "privateIpAddressesSet": [{**private, "primary": True, "association": public}],
-        "tagSet": tag_list(backend.ec2_tags.get(record["NetworkInterfaceId"], [])),
-    }
+    return all_match(record["NetworkInterfaceId"], facts, filters)

@@ -9,13 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from lab.control_plane import backend
+from lab.control_plane.filters import Facts, all_match
 from lab.control_plane.registration import (
-    Made,
-    Resource,
     drop,
-    keep_tags,
     register_ec2_action,
-    register_type,
 )
 from lab.control_plane.wire import (
     ApiError,
@@ -23,7 +20,6 @@ from lab.control_plane.wire import (
     Reply,
     filters_of,
     is_true,
-    matches,
     nested,
     new_id,
     tag_list,
@@ -47,25 +43,6 @@ def register() -> None:
         "ReplaceNetworkAclAssociation": _replace_association_action,
     }.items():
         register_ec2_action(name, handler)
-    register_type(
-        "AWS::EC2::NetworkAcl",
-        create=_create_acl,
-        delete=lambda resource: drop(backend.network_acls, resource.physical_id),
-        replacing=("VpcId",),
-    )
-    register_type(
-        "AWS::EC2::NetworkAclEntry",
-        create=_create_entry,
-        update=_update_entry,
-        delete=_delete_entry,
-        replacing=("NetworkAclId", "RuleNumber", "Egress"),
-    )
-    register_type(
-        "AWS::EC2::SubnetNetworkAclAssociation",
-        create=_create_association,
-        delete=_delete_association,
-        replacing=("NetworkAclId", "SubnetId"),
-    )
 
 
 def acl(acl_id: str) -> Record:
@@ -105,7 +82,7 @@ def put_entry(acl_id: str, entry: Record, *, must_be_new: bool) -> None:
         raise ApiError(
             "InvalidParameterValue", f"Value ({new['RuleNumber']}) for parameter ruleNumber is invalid"
         )
-    others = [item for item in record["Entries"] if _place(item) != _place(new)]
+    others = [item for item in record["Entries"] if place_of(item) != place_of(new)]
     found = len(others) < len(record["Entries"])
     if found and must_be_new:
         raise ApiError(
@@ -133,7 +110,7 @@ def associate(subnet_id: str, acl_id: str) -> str:
     return association_id
 
 
-def _default_acl(vpc_id: str) -> str:
+def default_acl(vpc_id: str) -> str:
     return next(
         str(record["NetworkAclId"])
         for record in backend.network_acls.values()
@@ -151,10 +128,10 @@ def _complete_associations() -> None:
         claimed |= {item["SubnetId"] for item in record["Associations"]}
     for subnet_id, subnet in backend.subnets.items():
         if subnet_id not in claimed:
-            associate(subnet_id, _default_acl(subnet["VpcId"]))
+            associate(subnet_id, default_acl(subnet["VpcId"]))
 
 
-def _place(entry: Record) -> tuple[int, bool]:
+def place_of(entry: Record) -> tuple[int, bool]:
     return entry["RuleNumber"], entry["Egress"]
 
 
@@ -198,21 +175,14 @@ def _describe_action(params: Parameters) -> Reply:
 
 
 def _matches(record: Record, filters: dict[str, list[str]]) -> bool:
-    facts: dict[str, list[str | None]] = {
+    facts: Facts = {
         "network-acl-id": [record["NetworkAclId"]],
         "vpc-id": [record["VpcId"]],
         "default": [str(record["IsDefault"]).lower()],
         "association.subnet-id": [item["SubnetId"] for item in record["Associations"]],
         "association.association-id": [item["NetworkAclAssociationId"] for item in record["Associations"]],
     }
-    for name, accepted in filters.items():
-        if name.startswith("tag"):
-            continue
-        if name not in facts:
-            raise ApiError("InvalidParameterValue", f"The filter '{name}' is invalid")
-        if not matches(accepted, facts[name]):
-            return False
-    return backend.tag_filters_match(record["NetworkAclId"], filters)
+    return all_match(record["NetworkAclId"], facts, filters)
 
 
 def _delete_action(params: Parameters) -> Reply:
@@ -243,7 +213,7 @@ def _delete_entry_action(params: Parameters) -> Reply:
     request = nested(params)
     record = acl(request.get("NetworkAclId", ""))
     place = int(request.get("RuleNumber", 0)), is_true(request.get("Egress", "false"))
-    left = [item for item in record["Entries"] if _place(item) != place]
+    left = [item for item in record["Entries"] if place_of(item) != place]
     if len(left) == len(record["Entries"]):
         raise ApiError(
             "InvalidNetworkAclEntry.NotFound",
@@ -298,39 +268,3 @@ def _answer(record: Record) -> Record:
 
 def _lower(value: Record | None) -> Record | None:
     return {key.lower(): item for key, item in value.items()} if value else None
-
-
-def _create_acl(resource: Resource) -> Made:
-    record = make(resource.properties["VpcId"])
-    keep_tags(record["NetworkAclId"], resource.properties)
-    return record["NetworkAclId"], {"Id": record["NetworkAclId"]}
-
-
-def _create_entry(resource: Resource) -> Made:
-    put_entry(resource.properties["NetworkAclId"], resource.properties, must_be_new=True)
-    physical_id = new_id("aclentry")
-    return physical_id, {"Id": physical_id}
-
-
-def _update_entry(resource: Resource) -> Made:
-    put_entry(resource.properties["NetworkAclId"], resource.properties, must_be_new=False)
-    return resource.physical_id, {"Id": resource.physical_id}
-
-
-def _delete_entry(resource: Resource) -> None:
-    given = resource.properties
-    record = backend.network_acls.get(given.get("NetworkAclId", ""))
-    if record is not None:
-        place = int(given["RuleNumber"]), is_true(given.get("Egress", False))
-        record["Entries"] = [item for item in record["Entries"] if _place(item) != place]
-
-
-def _create_association(resource: Resource) -> Made:
-    association_id = associate(resource.properties["SubnetId"], resource.properties["NetworkAclId"])
-    return association_id, {"AssociationId": association_id}
-
-
-def _delete_association(resource: Resource) -> None:
-    subnet = backend.subnets.get(resource.properties.get("SubnetId", ""))
-    if subnet is not None:
-        associate(subnet["SubnetId"], _default_acl(subnet["VpcId"]))

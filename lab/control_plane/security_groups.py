@@ -12,13 +12,13 @@ import copy
 from typing import Any
 
 from lab.control_plane import backend
+from lab.control_plane.filters import Facts, all_match
 from lab.control_plane.registration import register_ec2_action
 from lab.control_plane.wire import (
     ApiError,
     Parameters,
     Reply,
     filters_of,
-    matches,
     nested,
     new_id,
     tag_list,
@@ -225,7 +225,7 @@ def describe_rules(params: Parameters) -> Reply:
 
 
 def _group_matches(record: Record, filters: dict[str, list[str]]) -> bool:
-    facts: dict[str, list[str | None]] = {
+    facts: Facts = {
         "group-id": [record["GroupId"]],
         "group-name": [record["GroupName"]],
         "vpc-id": [record["VpcId"]],
@@ -238,14 +238,7 @@ def _group_matches(record: Record, filters: dict[str, list[str]]) -> bool:
             source["GroupId"] for rule in record[EGRESS] for source in rule["UserIdGroupPairs"]
         ],
     }
-    for name, accepted in filters.items():
-        if name.startswith("tag"):
-            continue
-        if name not in facts:
-            raise ApiError("InvalidParameterValue", f"The filter '{name}' is invalid")
-        if not matches(accepted, facts[name]):
-            return False
-    return backend.tag_filters_match(record["GroupId"], filters)
+    return all_match(record["GroupId"], facts, filters)
 
 
 def _words(rule: Record) -> str:

@@ -15,7 +15,8 @@ import boto3
 import pytest
 
 from cluster.spec import ClusterSpec
-from stacks.account_check import AccountCheck, examine_account
+from diagnosis.prerequisites import Check
+from stacks.account_check import examine_account
 from tests.lab.plane import Plane, running_plane
 
 REGION = "us-east-1"
@@ -36,7 +37,7 @@ def spec_of(**settings: Any) -> ClusterSpec:
     return ClusterSpec.from_context(settings)
 
 
-def told(checks: list[AccountCheck]) -> dict[str, Optional[bool]]:
+def told(checks: list[Check]) -> dict[str, Optional[bool]]:
     return {check.name: check.ok for check in checks}
 
 
@@ -78,7 +79,7 @@ def test_each_misfit_is_found_at_its_own_check(plane: Plane, monkeypatch: pytest
         operating_system=spec_of(operating_system="ubuntu").operating_system,
     )
     found = {c.name: c for c in examine_account(spec, session_at(plane.url, monkeypatch))}
-    assert found["instance type"] == AccountCheck(
+    assert found["instance type"] == Check(
         "instance type",
         False,
         "t3.micro goes into placement groups of partition, spread only, not cluster",
@@ -112,7 +113,7 @@ def test_a_reservation_must_lie_where_the_nodes_do(plane: Plane, monkeypatch: py
     reservation_id = made["CapacityReservation"]["CapacityReservationId"]
     session = session_at(plane.url, monkeypatch)
 
-    def answer(**settings: Any) -> AccountCheck:
+    def answer(**settings: Any) -> Check:
         spec = spec_of(
             capacity="existing", capacity_reservation_id=reservation_id, placement="none", **settings
         )
