@@ -8,10 +8,12 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from diagnosis.command_line import (
+    EXIT_UNKNOWN,
     EXIT_USAGE,
     CommandError,
     context_option,
@@ -90,6 +92,16 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
 
 
 def _audit(options: argparse.Namespace) -> int:
+    try:
+        return _answered(options)
+    except (CommandError, BrokenPipeError, KeyboardInterrupt):
+        raise
+    except Exception:  # noqa: BLE001 - Python would exit with 1, which means FAIL here; a crash knows nothing
+        traceback.print_exc()
+        return EXIT_UNKNOWN
+
+
+def _answered(options: argparse.Namespace) -> int:
     from audit.answer import attach, audit_stack
     from audit.members import Selection
     from audit.readings import iam_policy

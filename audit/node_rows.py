@@ -42,7 +42,7 @@ def read(account: Account, outputs: Mapping[str, str], now_s: float | None = Non
         entry["Registered"] |= _registers(name)
         if name.startswith(JOINED):
             entry["Joined"] = name[len(JOINED) :]
-    for key in sorted((key for key in (*deploy, *checks) if key.endswith(ROWS)), key=_age):
+    for key in sorted((key for key in (*deploy, *checks) if key.split("/")[3] in ROWS), key=_age):
         member = key.split("/")[2]
         nodes.setdefault(member, _node(member))["Key"] = key
     for entry in nodes.values():

@@ -172,6 +172,9 @@ def modify_network_interface_attribute(params: Parameters) -> Reply:
         instances.set_interface_groups(record, list(request["SecurityGroupId"]))
     if "SourceDestCheck" in request:
         record["SourceDestCheck"] = is_true(request["SourceDestCheck"]["Value"])
+    if "ConnectionTrackingSpecification" in request:
+        told = request["ConnectionTrackingSpecification"]
+        record["ConnectionTracking"] = {key: int(value) for key, value in told.items()}
     if "Description" in request:
         record["Description"] = request["Description"]["Value"]
     return Reply("ModifyNetworkInterfaceAttribute", xml({"return": True}))

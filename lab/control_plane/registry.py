@@ -14,6 +14,7 @@ from lab.control_plane import (
     capacity,
     capacity_reservations,
     ec2_api,
+    instance_settings,
     instance_types,
     instances,
     network_acl_resources,
@@ -46,6 +47,7 @@ def register_all(*, handle_base: str, response_base: str) -> None:
     capacity.set_limits(capacity.parse(os.environ.get(capacity.ENVIRONMENT_VARIABLE, "")))
     for part in (
         ec2_api,
+        instance_settings,
         instance_types,
         security_groups,
         security_group_resources,

@@ -94,6 +94,15 @@ def rule_id(rule: Record) -> str:
     return identifier
 
 
+def redescribe(rule: Record, told: Record) -> None:
+    """Give a stored rule the descriptions of another one with the same sources; none where it has none."""
+    for name in _SOURCES:
+        for source, other in zip(rule[name], told[name]):
+            source.pop("Description", None)
+            if other.get("Description"):
+                source["Description"] = other["Description"]
+
+
 def add_rules(group_id: str, direction: str, rules: list[Record]) -> None:
     """Add all rules or none.
 
@@ -133,7 +142,7 @@ def _authorizing(direction: str, name: str) -> Any:
     def authorize(params: Parameters) -> Reply:
         request = nested(params)
         record = group(request.get("GroupId", ""))
-        rules = [rule for item in _permissions(request) for rule in split(item, record["VpcId"])]
+        rules = [rule for item in permissions(request) for rule in split(item, record["VpcId"])]
         add_rules(record["GroupId"], direction, rules)
         for specification in request.get("TagSpecification", []):
             for rule in rules:
@@ -159,7 +168,7 @@ def _revoking(direction: str, name: str) -> Any:
                 )
             rules = [known[item] for item in wanted]
         else:
-            rules = [rule for item in _permissions(request) for rule in split(item, record["VpcId"])]
+            rules = [rule for item in permissions(request) for rule in split(item, record["VpcId"])]
         gone = remove_rules(record["GroupId"], direction, rules)
         answer = [_rule_answer(record["GroupId"], direction, rule) for rule in gone]
         return Reply(
@@ -169,7 +178,7 @@ def _revoking(direction: str, name: str) -> Any:
     return revoke
 
 
-def _permissions(request: Record) -> list[Record]:
+def permissions(request: Record) -> list[Record]:
     """IpPermissions of a request, in the nested form or in the old flat one."""
     listed = request.get("IpPermissions")
     if listed:
