@@ -14,6 +14,7 @@ import sys
 import aws_cdk as cdk
 from aws_cdk import aws_ssm as ssm
 
+from audit import readings
 from cluster.spec import CONTEXT_KEY, ClusterSpec, SpecError
 from stacks.cluster_stack import ClusterStack
 from stacks.evidence_stack import EvidenceStack
@@ -88,6 +89,7 @@ def build(app: cdk.App) -> None:
         spec=spec,
         image_id=image_id(evidence, spec),
         evidence=evidence.names,
+        audit_reading=readings.statements,
         unsafe_rules=unsafe_rules,
         env=env,
         description=f"fullmesh {spec.name}: {spec.nodes} x {spec.instance_type}, proven by its own nodes",

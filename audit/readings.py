@@ -101,40 +101,41 @@ WHO = "cloudtrail:LookupEvents"
 """For `--who` only."""
 
 
-def iam_policy(cluster: str, *, partition: str = "aws") -> dict[str, Any]:
-    """The policy that an audit of this cluster needs: it reads, and changes nothing.
+def statements(stacks: list[str], bucket: str) -> list[dict[str, Any]]:
+    """What an audit needs of IAM: it reads, and changes nothing.
+
+    stacks: ARNs of the cluster's stack and of its evidence's. bucket: ARN of the evidence bucket.
 
     The describe actions of EC2 and Auto Scaling, and GetCallerIdentity, know no resources
     (docs.aws.amazon.com/service-authorization/latest/reference/list_amazonec2.html); EC2's
     GetManagedPrefixListEntries does, but which list a rule will name is not known before.
     """
+    return [
+        {
+            "Effect": "Allow",
+            "Action": sorted([reading.action for reading in OF_EC2] + [GROUPS.action]),
+            "Resource": "*",
+        },
+        {
+            "Effect": "Allow",
+            "Action": sorted(r.action for r in (STACKS, STACK_RESOURCES, STACK_TEMPLATE)),
+            "Resource": stacks,
+        },
+        {
+            "Effect": "Allow",
+            "Action": ROW_KEYS.action,
+            "Resource": bucket,
+            "Condition": {"StringLike": {"s3:prefix": "rows/*"}},
+        },
+        {"Effect": "Allow", "Action": ROWS.action, "Resource": f"{bucket}/rows/*"},
+    ]
+
+
+def iam_policy(cluster: str, *, partition: str = "aws") -> dict[str, Any]:
+    """The policy that somebody who audits this cluster needs, `--who` included."""
     stacks = [
         f"arn:{partition}:cloudformation:*:*:stack/{name}/*" for name in (cluster, f"{cluster}-evidence")
     ]
-    bucket = f"arn:{partition}:s3:::{cluster}-evidence-*"
-    return {
-        "Version": "2012-10-17",
-        "Statement": [
-            {
-                "Sid": "Look",
-                "Effect": "Allow",
-                "Action": sorted([reading.action for reading in OF_EC2] + [GROUPS.action]),
-                "Resource": "*",
-            },
-            {
-                "Sid": "Stack",
-                "Effect": "Allow",
-                "Action": sorted(r.action for r in (STACKS, STACK_RESOURCES, STACK_TEMPLATE)),
-                "Resource": stacks,
-            },
-            {
-                "Sid": "ListRows",
-                "Effect": "Allow",
-                "Action": ROW_KEYS.action,
-                "Resource": bucket,
-                "Condition": {"StringLike": {"s3:prefix": "rows/*"}},
-            },
-            {"Sid": "Rows", "Effect": "Allow", "Action": ROWS.action, "Resource": f"{bucket}/rows/*"},
-            {"Sid": "WhoDidIt", "Effect": "Allow", "Action": WHO, "Resource": "*"},
-        ],
-    }
+    who = {"Effect": "Allow", "Action": WHO, "Resource": "*"}
+    found = [*statements(stacks, f"arn:{partition}:s3:::{cluster}-evidence-*"), who]
+    return {"Version": "2012-10-17", "Statement": found}

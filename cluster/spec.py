@@ -201,6 +201,12 @@ class ClusterSpec:
     alarm_silent_checks: int = field(
         default=3, metadata=within(1, 100, "alarm after this many checks without a verdict", proven=False)
     )
+    audit_interval_min: int = field(
+        default=15,
+        metadata=within(
+            0, 480, "minutes between audits of what stands against the stack; 0 = none", proven=False
+        ),
+    )
 
     @classmethod
     def from_context(cls, context: Any = None, overrides: Optional[Mapping[str, Any]] = None) -> ClusterSpec:

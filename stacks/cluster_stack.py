@@ -18,6 +18,7 @@ from stacks.fleet import Fleet, NodeRole
 from stacks.monitoring import Monitoring
 from stacks.network import Network
 from stacks.node_assets import NodeAssets, function_code
+from stacks.scheduled_audit import ScheduledAudit, Statements
 from stacks.security import MemberGroup
 from stacks.user_data import render_user_data
 from stacks.verdict import Handle, Referee, fingerprint
@@ -36,6 +37,7 @@ class ClusterStack(cdk.Stack):
         spec: ClusterSpec,
         image_id: str,
         evidence: Evidence,
+        audit_reading: Statements,
         unsafe_rules: str = "",
         **stack: Any,
     ) -> None:
@@ -115,6 +117,17 @@ class ClusterStack(cdk.Stack):
             code=code,
             functions=evidence.functions,
         )
+        if spec.audit_interval_min:
+            ScheduledAudit(
+                self,
+                "Audit",
+                interval_min=spec.audit_interval_min,
+                metric_namespace=METRIC_NAMESPACE,
+                evidence_bucket=bucket,
+                functions=evidence.functions,
+                code=code,
+                reading=audit_reading,
+            )
         monitoring = Monitoring(
             self,
             "Monitoring",

@@ -14,9 +14,9 @@ from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from cluster.spec import ClusterSpec
+from stacks.alarms import Alarm, make_alarms
 from stacks.function import Function
 
-DAY_S = 86_400
 DASHBOARD_COLUMNS = 24
 
 
@@ -44,15 +44,7 @@ class Monitoring(Construct):
         self._spec = spec
         self._namespace = metric_namespace
         self._period_s = spec.check_interval_min * 60
-        silent_s = self._period_s * spec.alarm_silent_checks
-        if self._period_s < DAY_S // 24 and silent_s > DAY_S:
-            # docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricAlarm.html
-            raise ValueError(
-                f"cluster.alarm_silent_checks: {spec.alarm_silent_checks} checks of "
-                f"{spec.check_interval_min} min are {silent_s} s, but an alarm looks back at most {DAY_S} s; "
-                f"set it to {DAY_S // self._period_s} or less"
-            )
-        alarms = self._alarms()
+        alarms = make_alarms(self, spec, metric_namespace)
         region, stack_name = cdk.Aws.REGION, cdk.Stack.of(self).stack_name
         widget = Function(
             self,
@@ -81,75 +73,17 @@ class Monitoring(Construct):
             "Dashboard",
             dashboard_name=stack_name,
             dashboard_body=cdk.Stack.of(self).to_json_string(
-                {"widgets": self._widgets(alarms, widget.arn, verdicts, region)}
+                {"widgets": self._widgets(alarms, widget.arn, verdicts, functions, region)}
             ),
         )
         self.url = f"https://{region}.console.aws.amazon.com/cloudwatch/home?region={region}#dashboards:name={dashboard.ref}"
 
-    def _alarms(self) -> list[cloudwatch.CfnAlarm | cloudwatch.CfnCompositeAlarm]:
-        spec, name = self._spec, self._spec.name
-        failed = self._alarm(
-            "Failed",
-            f"{name}: the last verdict on the mesh is FAIL",
-            "MeshVerdict",
-            statistic="Minimum",
-            comparison_operator="LessThanThreshold",
-            threshold=1,
-        )
-        broken = self._alarm(
-            "BrokenPairs",
-            f"{name}: more than {spec.alarm_broken_pairs} ordered pairs cannot open a new connection",
-            "BrokenPairs",
-            statistic="Maximum",
-            comparison_operator="GreaterThanThreshold",
-            threshold=spec.alarm_broken_pairs,
-        )
-        # No data is no proof: an UNKNOWN verdict sends no MeshVerdict either.
-        silent = self._alarm(
-            "Silent",
-            f"{name}: {spec.alarm_silent_checks} checks without a verdict",
-            "MeshVerdict",
-            statistic="SampleCount",
-            comparison_operator="LessThanThreshold",
-            threshold=1,
-            evaluation_periods=spec.alarm_silent_checks,
-            treat_missing_data="breaching",
-        )
-        slow = self._alarm(
-            "RoundTrip",
-            f"{name}: p99 round-trip time above {spec.alarm_round_trip_ms} ms",
-            "RoundTripTime",
-            extended_statistic="p99",
-            comparison_operator="GreaterThanThreshold",
-            threshold=spec.alarm_round_trip_ms,
-        )
-        alarms: list[cloudwatch.CfnAlarm | cloudwatch.CfnCompositeAlarm] = [failed, broken, silent, slow]
-        known_good = cloudwatch.CfnCompositeAlarm(
-            self,
-            "KnownGood",
-            alarm_description=f"{name}: the mesh is broken, or nobody has proven it lately",
-            alarm_rule=" OR ".join(f'ALARM("{alarm.ref}")' for alarm in (failed, broken, silent)),
-        )
-        return [known_good, *alarms]
-
-    def _alarm(self, id_: str, description: str, metric: str, **condition: Any) -> cloudwatch.CfnAlarm:
-        defaults = {"evaluation_periods": 1, "treat_missing_data": "ignore"}
-        return cloudwatch.CfnAlarm(
-            self,
-            id_,
-            alarm_description=description,
-            namespace=self._namespace,
-            metric_name=metric,
-            dimensions=[cloudwatch.CfnAlarm.DimensionProperty(name="Cluster", value=self._spec.name)],
-            period=self._period_s,
-            **{**defaults, **condition},
-        )
-
     def _widgets(
         self,
-        alarms: list[cloudwatch.CfnAlarm | cloudwatch.CfnCompositeAlarm],
+        alarms: list[Alarm],
         widget_arn: str,
-        log_group: str,
+        verdicts: str,
+        functions: str,
         region: str,
     ) -> list[dict[str, Any]]:
         nodes = self._spec.nodes
@@ -206,12 +140,12 @@ class Monitoring(Construct):
                 "region": region,
                 "view": "table",
                 "query": (
-                    f"SOURCE '{log_group}' | filter kind = 'verdict' | sort @timestamp desc | limit 20 "
+                    f"SOURCE '{verdicts}' | filter kind = 'verdict' | sort @timestamp desc | limit 20 "
                     "| display @timestamp, run, verdict, causes.0.id, causes.0.subject, causes.0.summary"
                 ),
             },
         }
-        return [
+        widgets = [
             {**numbers, "x": 0, "y": 0, "width": 16, "height": 4},
             {**alarm_states, "x": 16, "y": 0, "width": 8, "height": 4},
             {**matrix, "x": 0, "y": 4, "width": DASHBOARD_COLUMNS, "height": 9},
@@ -220,6 +154,32 @@ class Monitoring(Construct):
             {**pairs, "x": 16, "y": 13, "width": 8, "height": 6},
             {**causes, "x": 0, "y": 19, "width": DASHBOARD_COLUMNS, "height": 6},
         ]
+        if self._spec.audit_interval_min:
+            drift = self._metrics(
+                "Drift: differences from the stack",
+                region,
+                [("DriftedRules", "Maximum"), ("MeshBreakingDrift", "Maximum")],
+                unit_label="differences",
+                period_s=self._spec.audit_interval_min * 60,
+            )
+            audits = {
+                "type": "log",
+                "properties": {
+                    "title": "Latest audits: what differs from the stack, and what it means",
+                    "region": region,
+                    "view": "table",
+                    "query": (
+                        f"SOURCE '{functions}' | filter kind = 'audit' | sort @timestamp desc | limit 20 "
+                        "| display @timestamp, verdict, drift.0.meaning, drift.0.resource, drift.0.detail, "
+                        "unanswered.0, changes"
+                    ),
+                },
+            }
+            widgets += [
+                {**drift, "x": 0, "y": 25, "width": 8, "height": 6},
+                {**audits, "x": 8, "y": 25, "width": 16, "height": 6},
+            ]
+        return widgets
 
     def _metrics(
         self,
@@ -229,13 +189,14 @@ class Monitoring(Construct):
         *,
         view: str = "timeSeries",
         unit_label: str = "",
+        period_s: int = 0,
     ) -> dict[str, Any]:
         cluster = self._spec.name
         properties: dict[str, Any] = {
             "title": title,
             "region": region,
             "view": view,
-            "period": self._period_s,
+            "period": period_s or self._period_s,
             "metrics": [
                 [
                     self._namespace,

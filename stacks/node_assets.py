@@ -14,7 +14,7 @@ from tools.build_pyz import build
 
 ROOT = Path(__file__).resolve().parent.parent
 PIP_WHEELS = ROOT / ".venv" / "wheels"
-FUNCTION_PACKAGES = ("cluster", "diagnosis", "stacks/runtime")
+FUNCTION_PACKAGES = ("cluster", "diagnosis", "audit", "stacks/runtime")
 
 
 class NodeAssets(Construct):

@@ -350,4 +350,5 @@ def test_the_fingerprint_changes_with_everything_that_is_proven_and_nothing_else
         "alarm_broken_pairs",
         "alarm_round_trip_ms",
         "alarm_silent_checks",
+        "audit_interval_min",
     }

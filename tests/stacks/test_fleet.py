@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from aws_cdk.assertions import Template
 
+from audit import readings
 from cluster.spec import ClusterSpec, Placement
 from stacks.cluster_stack import ClusterStack
 from stacks.evidence_stack import Evidence
@@ -122,6 +123,7 @@ def test_a_reservation_is_made_in_a_cluster_group_or_in_none(tmp_path: Path) -> 
             spec=dataclasses.replace(checked, placement=placement),
             image_id=AMI,
             evidence=Evidence(bucket="b", verdicts="v", flow_logs="l", functions="f"),
+            audit_reading=readings.statements,
         )
         resources = Template.from_stack(stack).to_json()["Resources"]
         (reservation,) = (r for r in resources.values() if r["Type"] == "AWS::EC2::CapacityReservation")

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from audit import scheduled
 from tests.stacks.synthesis import Json, Synthesis, synthesise
 
 
@@ -46,15 +47,23 @@ def test_a_silent_mesh_raises_an_alarm(public: Synthesis) -> None:
     assert (silent["EvaluationPeriods"], silent["TreatMissingData"]) == (3, "breaching")
 
 
-def test_known_good_is_the_absence_of_all_three(public: Synthesis) -> None:
-    """Failed, broken or silent: each of them alone raises the composite alarm."""
+AUDIT_METRICS = (scheduled.DRIFTED, scheduled.BREAKING)
+NOT_PART_OF_KNOWN_GOOD = {
+    "p99 round-trip time above 10.0 ms",
+    "what stands differs from the stack",
+    "3 audits that did not see everything, or did not run",
+}
+
+
+def test_known_good_is_the_absence_of_what_breaks_the_mesh(public: Synthesis) -> None:
+    """Failed, broken, silent, or drifted so that new connections fail: each alone raises the composite."""
     rule = json.dumps(public.one("AWS::CloudWatch::CompositeAlarm")["AlarmRule"])
     named = [a for a in public.of_type("AWS::CloudWatch::Alarm") if a in rule]
     descriptions = {
         public.cluster["Resources"][a]["Properties"]["AlarmDescription"].partition(": ")[2] for a in named
     }
-    assert descriptions == set(alarms(public)) - {"p99 round-trip time above 10.0 ms"}
-    assert rule.count(" OR ") == 2
+    assert descriptions == set(alarms(public)) - NOT_PART_OF_KNOWN_GOOD
+    assert rule.count(" OR ") == 3
 
 
 def test_every_metric_carries_the_cluster_and_nothing_else(public: Synthesis) -> None:
@@ -68,7 +77,7 @@ def test_every_metric_carries_the_cluster_and_nothing_else(public: Synthesis) ->
     pair = PairVerdict(source=0, destination=1, outcomes={}, round_trip_s=0.001)
     sent = {m.name for m in metrics(Diagnosis(verdict=Verdict.PASS, pairs=(pair,)), "fullmesh", 2)}
     shown = {name for widget in body(public) for name in _metric_names(widget)}
-    assert shown == sent | {"AllReduceBusBandwidth"}
+    assert shown == sent | {"AllReduceBusBandwidth", *AUDIT_METRICS}
 
 
 def test_bandwidth_is_shown_as_of_the_last_proof_and_raises_no_alarm(public: Synthesis) -> None:
@@ -84,7 +93,8 @@ def test_bandwidth_is_shown_as_of_the_last_proof_and_raises_no_alarm(public: Syn
 def test_alarms_and_nodes_follow_the_interval_of_the_checks(minutes: int) -> None:
     """A shorter alarm would miss checks, and nodes that check at another pace make it ring or sleep."""
     found = synthesise(cluster__check_interval_min=minutes)
-    assert {alarm["Period"] for alarm in alarms(found).values()} == {60 * minutes}
+    of_the_mesh = [a for a in alarms(found).values() if a["MetricName"] not in AUDIT_METRICS]
+    assert {alarm["Period"] for alarm in of_the_mesh} == {60 * minutes}
     assert f'"check_interval_min": {minutes}' in json.dumps(found.launch_data["UserData"]).replace('\\"', '"')
 
 
@@ -124,3 +134,21 @@ def body(found: Synthesis) -> list[Json]:
 
 def _metric_names(widget: Json) -> list[str]:
     return [metric[1] for metric in widget["properties"].get("metrics", [])]
+
+
+def test_an_audit_that_runs_but_does_not_see_everything_raises_an_alarm(public: Synthesis) -> None:
+    """Gaps send no metric; three audits without one are a breach, drift is one at once."""
+    found = alarms(public)
+    silent = found["3 audits that did not see everything, or did not run"]
+    assert (silent["Period"], silent["EvaluationPeriods"], silent["TreatMissingData"]) == (
+        900,
+        3,
+        "breaching",
+    )
+    for description, metric in (
+        ("what stands differs from the stack", scheduled.DRIFTED),
+        ("what stands differs from the stack, and new connections fail by it", scheduled.BREAKING),
+    ):
+        alarm = found[description]
+        assert (alarm["MetricName"], alarm["Statistic"], alarm["Threshold"]) == (metric, "Maximum", 0)
+        assert (alarm["EvaluationPeriods"], alarm["TreatMissingData"]) == (1, "ignore")
