@@ -42,7 +42,7 @@ _PROGRESS = (
     r"|\b(?:epoch|step|iteration)\W{1,4}\d+\s*(?:/|of|:|$|-)"
     r"|\bloss\W{1,4}\d"
     r"|\btraining (?:\w+ )?(?:has )?started\b|\bstart(?:ed|ing) training\b"
-    r"|\bRank (?P<own>\d+) is connected to (?P<peers>[1-9]\d*)\b(?!.{0,80}: (?!(?P=peers)\b)\d)"
+    r"|\bRank \d+ is connected to (?P<peers>[1-9]\d*)\b(?!.{1,60} is ?: (?!(?P=peers)\b)\d)"
     r"|\ball distributed processes registered\b"
     r"|\b(?:process group|distributed|init_process_group|nccl|gloo)\b.{0,60}\b(?:initialized|initialised"
     r"|done|complete|ready|ok|succeeded)\b"
@@ -82,6 +82,8 @@ _OTHER_ERROR = (
     r"(?:^|[\s\]|:>])(?P<name>(?:\w+\.){0,6}[A-Z]\w{0,60}(?:Error|Exception|Interrupt"
     r"|Exit))\b(?::\s*(?P<text>\S.{0,200})|\s*$)"
 )
+# Of a line that says one of these the exception's name adds nothing.
+_SAYS_ALL = (Kind.NOTE, Kind.NOISE, Kind.LOOPBACK_FALLBACK, Kind.BACKLOG)
 _NOT_AN_ERROR = r"\b(?:Warning|FutureWarning|UserWarning)\b|^\s*(?:except|raise|File)\b"
 
 
@@ -130,7 +132,8 @@ def read_text(text: str, signatures: Sequence[Signature]) -> List[Match]:
     failed = any(match[0] in FAILURES for match in found)
     if not failed and any(word in text for word in ("Error", "Exception", "Interrupt", "Exit")):
         other = compiled(_OTHER_ERROR).search(text)
-        if other and not compiled(_NOT_AN_ERROR).search(text) and Kind.NOTE not in {one[0] for one in found}:
+        known = any(match[0] in _SAYS_ALL for match in found)
+        if other and not known and not compiled(_NOT_AN_ERROR).search(text):
             found.append((Kind.OTHER_ERROR, _values(other), other.start("name"), other.end()))
             failed = True
     if not failed:

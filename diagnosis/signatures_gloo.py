@@ -40,8 +40,8 @@ SIGNATURES = (
     Signature(
         Kind.NOT_CONNECTED,
         "is connected to",
-        r"Rank (?P<rank>\d{1,6}) is connected to (?P<peers>\d{1,6})\b.{0,80}: "
-        r"(?!(?P=peers)\b)(?P<expected>\d{1,6})",
+        r"Rank (?P<rank>\d{1,6}) is connected to (?P<peers>\d{1,6})\b.{1,60}? connected "
+        r"peers?(?: ranks)? is ?: (?!(?P=peers)\b)(?P<expected>\d{1,6})",
     ),
     Signature(Kind.SELF, "Cannot connect to self", r"Cannot connect to self"),
     Signature(
@@ -54,7 +54,8 @@ SIGNATURES = (
     Signature(
         Kind.INTERFACE,
         "nable to find address for",
-        r"(?:ifa != nullptr\.? )Unable to find address for:(?P<name>.{0,120})",
+        # Up to the line's end, or to that of a collector's field.
+        r'(?:ifa != nullptr\.? )Unable to find address for:(?P<name>(?:(?!"[,}\]]|"$).){0,120})',
     ),
     Signature(
         Kind.NOT_LOCAL,

@@ -37,8 +37,8 @@ SIGNATURES = (
         r"Unable to shutdown process (?P<pid>\d{1,9}) via \S{1,40}, forcefully exiting via",
     ),
     Signature(Kind.ECHO, "closing signal", r"Sending process \d+ closing signal"),
+    Signature(Kind.ECHO, "abandoning and continuing", r"Process \d+ did not exit after \S{1,40} within"),
     Signature(Kind.STUCK, "uninterruptible sleep", r"Worker pid=\d+ stuck in uninterruptible sleep"),
-    Signature(Kind.STUCK, "abandoning and continuing", r"Process \d+ did not exit after \S{1,40} within"),
     # --- memory and files ---------------------------------------------------------------------
     Signature(
         Kind.MEMORY,
