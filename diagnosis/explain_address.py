@@ -63,8 +63,8 @@ def wrong_syntax(name: str) -> str:
 def _interfaces(view: View) -> List[Claim]:
     claims = []
     for fact in view.book.all(Kind.INTERFACE):
-        raw = fact.values.get("name", "")
-        name = raw.strip().rstrip(".")
+        # One blank always stands before the name; a second one belongs to it.
+        name = fact.values.get("name", "").removeprefix(" ").rstrip(" .\r\t")
         subject = node(fact.rank)
         why = wrong_syntax(name)
         if why:

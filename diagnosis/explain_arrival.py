@@ -43,7 +43,7 @@ def _came(view: View) -> List[Claim]:
             facts.append(fact)
     facts = [fact for fact in facts if (fact.number("rank") or 0) < (fact.number("size") or 1 << 30)]
     if not facts:
-        return []
+        return _waits(view)
     fact = facts[0]
     late = _late(view, fact)
     if late:
@@ -81,6 +81,20 @@ def _came(view: View) -> List[Claim]:
             fields=view.fields(),
         )
     ]
+
+
+def _waits(view: View) -> List[Claim]:
+    """Members still wait for others: nothing has failed, and nothing goes on either."""
+    facts = view.book.all(Kind.STORE_WAITS)
+    short = [f for f in facts if (f.number("joined") or 0) < (f.number("size") or 0)]
+    if not short or view.book.progress_after(short):
+        return []
+    fact = short[-1]
+    summary = (
+        f"{fact.get('joined')} of {fact.get('size')} ranks had come when the text ends, and they still wait"
+    )
+    ids = ("peer-missing", "peer-not-in-collective", "peer-late")
+    return suspects(ids, (fact,), summary, ask=EVERY_LOG)
 
 
 def _missing(view: View, fact: Fact) -> List[int]:

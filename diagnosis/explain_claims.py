@@ -8,7 +8,7 @@ from enum import IntEnum
 from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Set, Tuple
 
 from diagnosis.explain_facts import Book, Fact
-from diagnosis.explain_kinds import LEAVING, Kind
+from diagnosis.explain_kinds import LEAVING, LOST, Kind
 
 # What live evidence decides: the mesh probed both ways, each pair, on every kind of port.
 PROBE = (
@@ -59,7 +59,8 @@ class Tier(IntEnum):
     SELF_EVIDENT = 0
     ABSENCE = 1
     ENDED = 2
-    SIDE = 3  # worth saying, decides nothing
+    LEFT_BEHIND = 3  # what others see when a process ends
+    SIDE = 4  # worth saying, decides nothing
 
 
 class Claim(NamedTuple):
@@ -252,6 +253,15 @@ class View:
                 Kind.STORE_KEY,
             )
         )
+
+    def overcome(self, facts: List[Fact]) -> Optional[Fact]:
+        """The line that shows that whoever printed these facts went on, if nobody was lost."""
+        if self.book.some(LOST) or not facts:
+            return None
+        again = self.book.progress_after(facts)
+        ranks = {fact.rank for fact in facts}
+        same = again is not None and (again.rank is None or ranks <= {again.rank, None})
+        return again if same else None
 
     @functools.cached_property
     def left_after_work(self) -> bool:

@@ -11,7 +11,7 @@ from diagnosis.explain_between import between_claims
 from diagnosis.explain_claims import EVERY_LOG, PROBE, Claim, Tier, View
 from diagnosis.explain_elastic import elastic_claims
 from diagnosis.explain_facts import Book, Fact, Place
-from diagnosis.explain_kinds import FAILURES, LEAVING, RETRIED, Kind
+from diagnosis.explain_kinds import FAILURES, LEAVING, OVERCOME, RETRIED, Kind
 from diagnosis.explain_meanings import meaning_claims
 from diagnosis.explain_members import member_claims
 from diagnosis.explain_mesh import mesh_claims
@@ -153,6 +153,7 @@ def _moment(claim: Claim) -> Tuple[int, bool, float, int]:
 def _fails(view: View) -> bool:
     """Whether anything failed for good. Attempts are judged by `_benign`: a later success excuses them."""
     excused = RETRIED | (LEAVING if view.left_after_work else frozenset())
+    excused |= {kind for kind in OVERCOME if view.overcome(view.book.all(kind))}
     return view.book.some(FAILURES - excused - {Kind.ECHO})
 
 
@@ -160,7 +161,7 @@ def _benign(view: View, doubtful: bool) -> Optional[Claim]:
     """That nothing is wrong, if the text shows it."""
     book = view.book
     noise = book.all(Kind.NOISE)
-    retried = book.all(*RETRIED)
+    retried = book.all(*RETRIED, *(kind for kind in OVERCOME if view.overcome(book.all(kind))))
     progress = book.progress_after([*retried, *noise]) if retried or noise else None
     if view.left_after_work and book.finished is not None:
         lost = book.all(*LEAVING)

@@ -43,6 +43,7 @@ class Kind(str, Enum):
     STORE_GAI = "store lookup failed"  # host, port, code
     STORE_JOINED = "store joined"  # joined, size
     STORE_BARRIER = "store barrier"  # rank, size, joined
+    STORE_WAITS = "store barrier waits"  # rank, size, joined; nothing has failed yet
     STORE_KEY = "store key missing"  # keys
     STORE_WAIT = "store wait timed out"
     STORE_CLOSED = "store closed"
@@ -80,6 +81,8 @@ class Kind(str, Enum):
     PROXY_ANSWER = "proxy answered"
     PROXY_CUT = "proxy cut"  # its access log shows a connection that it ended
     UNREACHABLE = "host unreachable"  # ip; ping or the neighbour table says it
+    FABRIC = "fabric never answered"  # EFA
+    FABRIC_LOST = "fabric lost"
     PROHIBITED = "prohibited"  # a firewall that rejects says it, or its rules
     FRAME = "frame"  # function
     NOTE = "note"  # a known message that is no cause of the catalogue; its row says what it means
@@ -89,6 +92,7 @@ class Kind(str, Enum):
 
 # What nothing follows from: with none but these a job has not failed.
 _HARMLESS = (
+    Kind.STORE_WAITS,
     Kind.SETTING,
     Kind.VERSION,
     Kind.RUN_ID,
@@ -119,5 +123,11 @@ RETRIED: FrozenSet[Kind] = frozenset(
         Kind.LOOPBACK_FALLBACK,
     )
 )
+# One way was closed: with a success of the same process behind them another was found.
+OVERCOME: FrozenSet[Kind] = frozenset((Kind.MEMORY, Kind.PORT_TAKEN, Kind.BACKLOG))
 # Printed when a job's processes leave one after the other, also after good work.
+# A process noticed that another one is gone.
+LOST: FrozenSet[Kind] = frozenset(
+    (Kind.PEER_CLOSED, Kind.PEER_RESET, Kind.PAIR_TIMEOUT, Kind.STORE_CLOSED, Kind.STORE_RESET, Kind.EXIT)
+)
 LEAVING: FrozenSet[Kind] = frozenset((Kind.STORE_CLOSED, Kind.STORE_RESET, Kind.AGENT_LOST))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
 from diagnosis.explain_claims import EVERY_LOG, PROBE, Claim, Tier, View, node
-from diagnosis.explain_kinds import Kind
+from diagnosis.explain_kinds import LEAVING, OVERCOME, Kind
 
 
 class Meaning(NamedTuple):
@@ -18,14 +18,13 @@ class Meaning(NamedTuple):
 
     decides: the cause that such a line is enough for. hints: candidates in order, where it is not.
     summary: `{name}` is a value of the line. whole: it is said of the cluster, not of who printed it.
-    excused: work behind it shows that it was overcome. ask: the command that decides.
+    ask: the command that decides.
     """
 
     summary: str
     decides: str = ""
     hints: Tuple[str, ...] = ()
     whole: bool = False
-    excused: bool = False
     tier: Tier = Tier.SELF_EVIDENT
     ask: Optional[str] = None
 
@@ -43,9 +42,7 @@ MEANINGS: Dict[Kind, Meaning] = {
         decides="transport-unsupported",
     ),
     Kind.FILES: Meaning("the limit of open files is reached", decides="fd-limit"),
-    Kind.MEMORY: Meaning(
-        "a process was ended, or failed, for want of memory", decides="peer-out-of-memory", excused=True
-    ),
+    Kind.MEMORY: Meaning("a process was ended, or failed, for want of memory", decides="peer-out-of-memory"),
     Kind.RECORD: Meaning(
         "a peer's record in the store has another layout: another build of torch or Gloo wrote it",
         decides="version-mismatch",
@@ -71,11 +68,22 @@ MEANINGS: Dict[Kind, Meaning] = {
     Kind.PROXY_ANSWER: Meaning(
         "a proxy answered in place of the member", decides="proxy-sidecar", whole=True
     ),
+    Kind.FABRIC: Meaning(
+        "EFA never got an answer from a peer that the launcher had reached: EFA needs all protocols, both "
+        "ways, with the group itself",
+        decides="efa-self-egress",
+        whole=True,
+    ),
     # --- hints ------------------------------------------------------------------------------------
     Kind.SELF: Meaning(
         "a rank was told to connect to its own address: two ranks published the same one",
         hints=("duplicate-rank", "duplicate-address", "stale-store"),
         ask=EVERY_LOG,
+    ),
+    Kind.FABRIC_LOST: Meaning(
+        "EFA's device reported a peer that does not answer",
+        hints=("efa-self-egress", "peer-died"),
+        ask="aws ec2 describe-security-group-rules --filters Name=group-id,Values=GROUP_ID",
     ),
     Kind.ODD_CLIENT: Meaning(
         "the store was sent, or holds, what this build does not understand",
@@ -119,7 +127,6 @@ MEANINGS: Dict[Kind, Meaning] = {
     Kind.BACKLOG: Meaning(
         "the store's listen queue is shorter than the number of workers",
         hints=("listen-backlog",),
-        excused=True,
         ask="nstat -az TcpExtListenOverflows TcpExtListenDrops",
     ),
 }
@@ -130,7 +137,9 @@ def meaning_claims(view: View) -> List[Claim]:
     claims: List[Claim] = []
     for kind, meaning in MEANINGS.items():
         facts = view.book.all(kind)
-        if not facts or (meaning.excused and view.book.progress_after(facts)):
+        if (kind in OVERCOME and view.overcome(facts)) or (kind in LEAVING and view.left_after_work):
+            continue
+        if not facts:
             continue
         fact = min(facts, key=lambda one: (one.at is None, one.at or 0.0, one.order))
         summary = meaning.summary

@@ -30,7 +30,7 @@ def _sizes(view: View) -> List[Claim]:
         summary = f"rank {fact.get('rank')} does not exist in a world of {size}"
         subject = node(fact.number("rank"))
         claims.append(Claim(id="world-size-mismatch", facts=(fact,), subject=subject, summary=summary))
-    barriers = [fact for fact in view.book.all(Kind.STORE_BARRIER) if fact.get("joined")]
+    barriers = [fact for fact in view.book.all(Kind.STORE_BARRIER, Kind.STORE_WAITS) if fact.get("joined")]
     beyond = [f for f in barriers if (f.number("rank") or 0) >= (f.number("size") or 0)]
     crowded = [f for f in barriers if (f.number("joined") or 0) > (f.number("size") or 0)]
     over = [

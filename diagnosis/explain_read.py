@@ -79,11 +79,13 @@ class _Reader:
             self._wrapped(_clean(whole))
 
     def _begins(self, block: bytes) -> None:
+        """When the log begins, and which hosts its first lines name: they may say nothing else."""
         for line in _clean(block[:_PEEK_BYTES]).split(b"\n")[:_LOOK_BACK_LINES]:
-            at = head_of(line.decode("utf-8", "replace")).at
-            if at is not None:
-                self._book.first_at[self._name] = at
-                return
+            head = head_of(line.decode("utf-8", "replace"))
+            if head.at is not None:
+                self._book.first_at.setdefault(self._name, head.at)
+            if head.node is not None:
+                self._book.nodes.add(head.node)
 
     def _block(self, block: bytes) -> None:
         clean = _clean(block)
@@ -160,9 +162,14 @@ class _Reader:
             here = [trigger for trigger in all_triggers() if trigger.literal in joined.text]
             rows = [row for trigger in here for row in trigger.rows]
             text = joined.text.decode("utf-8", "replace")
+            alone = {
+                match[0]
+                for part in joined.parts
+                for match in read_text(_readable(part.decode("utf-8", "replace")), rows)
+            }
             for match in read_text(_readable(text), rows) if here else ():
                 first, last = (joined.part_at(len(text[:end].encode())) for end in (match[2], match[3]))
-                if first == last:
+                if first == last or match[0] in alone:
                     continue  # it was read when its own line was
                 places = [
                     Place(

@@ -79,10 +79,10 @@ def _settings(view: View) -> List[Claim]:
         for fact in view.book.all(Kind.STORE_TIMEOUT, Kind.STORE_GAI, Kind.STORE_ERRNO)
         if ("host" in fact.values or "bare" in fact.values) and not host_of(fact).strip()
     ]
-    for fact in blank:
-        bracketed = "[]:" in fact.place.text and fact.kind is Kind.STORE_ERRNO
-        cause = "hostname-empty" if bracketed else "master-addr-empty"
-        what = "a host name is blank" if bracketed else "MASTER_ADDR is empty"
+    brackets = any("[]:" in fact.place.text and fact.kind is Kind.STORE_ERRNO for fact in blank)
+    for fact in blank[:1]:
+        cause = "hostname-empty" if brackets else "master-addr-empty"
+        what = "a host name is blank" if brackets else "MASTER_ADDR is empty"
         claims.append(Claim(id=cause, facts=(fact,), summary=f"{what}: the message names no host"))
     if empty and not any(setting(fact) for fact in values) and not view.book.has(Kind.PROGRESS):
         claims.append(
@@ -115,7 +115,7 @@ def _listener(view: View) -> List[Claim]:
     """A port that is held, where work behind it does not show that another was found."""
     gloo = {(fact.place.file, fact.place.line) for fact in view.book.all(Kind.GLOO_BIND)}
     taken = [f for f in view.book.all(Kind.PORT_TAKEN) if (f.place.file, f.place.line) not in gloo]
-    if not taken or view.book.progress_after(taken):
+    if not taken or view.overcome(taken):
         return []
     first = next((fact for fact in taken if fact.get("port") or fact.get("last")), taken[0])
     port = first.get("port") or first.get("last")
@@ -270,7 +270,7 @@ def _store_ended(view: View) -> List[Claim]:
                 summary="the store closed the connection: the process that serves it (rank 0 or "
                 "torchrun's agent) "
                 "ended; its last lines tell why",
-                tier=Tier.ENDED,
+                tier=Tier.LEFT_BEHIND,
             )
         ]
     return (

@@ -55,6 +55,7 @@ _PROGRESS = (
 _FINAL = (
     r"(?i)\b(?:training|job|run|fit|test|finetuning|script|program) (?:is |was |has )?"
     r"(?:complete|completed|finished|done|succeeded|successful)\b"
+    r"|\b(?:finished|completed) (?:the )?(?:training|job|run|fit|finetuning)\b"
     r"|\b(?:finished|completed|exited) successfully\b|\bsuccessfully (?:finished|completed)\b"
     r"|\bjob\b.{0,40}\bsucceeded\b|`?Trainer\.fit`? stopped: `?max_|\btrain_runtime\b"
 )
@@ -123,6 +124,8 @@ def all_triggers() -> Tuple[Trigger, ...]:
     return tuple(Trigger(literal, needle(literal), tuple(found)) for literal, found in rows.items())
 
 
+# Blanks around these are part of what was set wrongly.
+_AS_PRINTED = ("host", "name")
 Match = Tuple[Kind, Dict[str, str], int, int]
 
 
@@ -182,7 +185,7 @@ def _known(text: str, signatures: Sequence[Signature]) -> Iterator[Match]:
 
 def _values(match: re.Match[str]) -> Dict[str, str]:
     return {
-        name: value.strip() if name != "host" else value
+        name: value.strip() if name not in _AS_PRINTED else value
         for name, value in match.groupdict().items()
         if value is not None
     }

@@ -5,8 +5,10 @@ from __future__ import annotations
 from diagnosis.explain_kinds import Kind
 from diagnosis.signatures import Signature
 
-_VALUE = r"['\"]?\s{0,3}[=:]\s{0,3}['\"]?(?P<value>[^\s'\";)}\]]*)"
-_WORD = r"['\"]?\s{0,3}[=:]\s{0,3}['\"]?(?P<value>[^\s'\",;)}\]]*)"
+# NAME=value of a shell, where a blank ends the value at once; NAME = value and "NAME": "value" of dumps.
+_IS = r"['\"]?(?:=|\s{1,3}=\s{1,3}|\s{0,3}:\s{0,3})['\"]?"
+_VALUE = _IS + r"(?P<value>[^\s'\";)}\]]*)"
+_WORD = _IS + r"(?P<value>[^\s'\",;)}\]]*)"
 _OPTION = r"(?:=(?P<value>\S*)|\s+(?!-)(?P<next>\S+)|(?P<none>)(?=\s+-|\s*$))"
 
 SIGNATURES = (

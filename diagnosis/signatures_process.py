@@ -73,6 +73,16 @@ SIGNATURES = (
         r"\b(?:UF|UC|UH|UO|DC|NR|URX)\b.{0,300}\b(?:Inbound)?(?:Passthrough|BlackHole)Cluster",
     ),
     Signature(Kind.PROXY_CUT, "bound|", r"\b(?:UF|UC|UH|UO|DC|NR|URX)\b.{0,300}\b(?:in|out)bound\|\d+\|"),
+    # libfabric's words for the states of EFA's completions (prov/efa/src/efa_errno.h)
+    Signature(Kind.FABRIC, "nreachable remote", r"Unreachable remote \(never received a response\)"),
+    Signature(
+        Kind.FABRIC_LOST,
+        "nresponsive ",
+        r"Unresponsive (?:remote \(was previously|receiver \(reachable by EFA)",
+    ),
+    Signature(
+        Kind.FABRIC_LOST, "prov_err", r"efa\w*:cq:.{0,120}\bprov_err:? (?:Not a directory|Unknown error)"
+    ),
     Signature(
         Kind.UNREACHABLE,
         "estination Host Unreachable",

@@ -135,6 +135,12 @@ SIGNATURES = (
         r"(?:worker_count|num_workers_joined)=(?P<joined>\d{1,6})",
     ),
     Signature(
+        Kind.STORE_WAITS,
+        "Waiting in store based barrier",
+        r"Waiting in store based barrier .{0,60}for rank:? (?P<rank>\d{1,6}), key: (?P<key>\S{1,200}?) "
+        r"\(world_size=(?P<size>\d{1,6}), (?:worker_count|num_workers_joined)=(?P<joined>\d{1,6})",
+    ),
+    Signature(
         Kind.STORE_BARRIER,
         "imed out waiting on barrier",
         r"barrier on rank (?P<rank>\d{1,6}), for key prefix: \S{1,200} \(world_size=(?P<size>\d{1,6}), "
@@ -167,6 +173,7 @@ SIGNATURES = (
         r"got error: (?:Socket Timeout|[Tt]imeout waiting|wait timeout)",
     ),
     Signature(Kind.STORE_WAIT, "Socket Timeout", r"\bSocket Timeout\b"),
+    Signature(Kind.STORE_WAIT, "Wait timeout", r"Error: Wait timeout\b"),
     Signature(Kind.STORE_WAIT, "waitForInput", r"waitForInput: .{0,200}timed out after"),
     Signature(Kind.STORE_WAIT, "likely a timeout", r"waitForInput: .{0,200}likely a timeout"),
     # --- an established connection ----------------------------------------------------------
