@@ -14,6 +14,7 @@ import typing
 from dataclasses import dataclass, field, fields
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
+from cluster.instance_types import EFA_TYPES_COMMAND, default_architecture
 from cluster.ports import DEFAULT_EPHEMERAL_PORTS, PortRange, PortSet
 from cluster.settings import (
     Architecture,
@@ -31,7 +32,7 @@ from cluster.settings import (
     plain,
     within,
 )
-from cluster.spec_checks import EFA_TYPES_COMMAND, cross_check, default_architecture, notes
+from cluster.spec_checks import cross_check, notes
 
 __all__ = [
     "CONTEXT_KEY",

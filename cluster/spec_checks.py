@@ -7,12 +7,11 @@ them before money is spent, and the embedded stand-in for AWS does not know most
 from __future__ import annotations
 
 import ipaddress
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Iterator, List, Optional, Tuple
 
+from cluster.instance_types import EFA_TYPES_COMMAND, default_architecture, family_of
 from cluster.settings import (
-    Architecture,
     Capacity,
     NetworkKind,
     Placement,
@@ -36,12 +35,6 @@ PORTS_PER_RANK = 4
 RESERVED_ADDRESSES_PER_SUBNET = 5
 """The first four and the last address of a subnet are EC2's."""
 
-EFA_TYPES_COMMAND = (
-    "aws ec2 describe-instance-types --filters Name=network-info.efa-supported,Values=true "
-    "--query InstanceTypes[].InstanceType"
-)
-"""The list moves with every generation, so it is asked for and never written down."""
-
 DOCKER_DEFAULT = ipaddress.ip_network("172.17.0.0/16")
 
 
@@ -59,21 +52,6 @@ class Clash:
 
     def __str__(self) -> str:
         return f"cluster.{self.settings[0]}: {self.value} {self.why}; {self.way}"
-
-
-def family_of(instance_type: str) -> str:
-    """The letters before the generation: `t` of t3a.small, `hpc` of hpc7g.4xlarge."""
-    found = re.match(r"[a-z]+", instance_type)
-    return found.group() if found else ""
-
-
-def default_architecture(instance_type: str) -> Architecture:
-    """The CPU of an instance type: a `g` after the generation's digit is Graviton."""
-    family = instance_type.partition(".")[0]
-    found = re.fullmatch(r"[a-z]+\d+([a-z]*)(-.*)?", family)
-    graviton = found is not None and "g" in found.group(1)
-    grace = "-gb" in family
-    return Architecture.ARM64 if graviton or grace or family == "a1" else Architecture.X86_64
 
 
 def cross_check(spec: ClusterSpec) -> List[Clash]:

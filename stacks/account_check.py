@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from cluster.instance_types import EFA_TYPES_COMMAND, family_of
 from cluster.keys import CLUSTER_TAG
 from cluster.spec import Capacity, ClusterSpec, Placement, PortProfile
-from cluster.spec_checks import EFA_TYPES_COMMAND, family_of
 from diagnosis.prerequisites import Check
 from stacks.account import Account, UnreadError, refuses_credentials
 from stacks.images import ROOT_DEVICE, image_parameter

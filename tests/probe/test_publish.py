@@ -14,7 +14,7 @@ from diagnosis.report import (
     PairVerdict,
     Verdict,
 )
-from probe.aws import Metric
+from probe.cloudwatch import Metric
 from probe.node_files import write_node_files
 from probe.publish import log_event, metrics, summary
 
