@@ -63,6 +63,17 @@ class SourceKind(str, Enum):
     PREFIX_LIST = "prefix-list"
 
 
+def _ports(own: str, asked: str, first: Optional[int], last: Optional[int]) -> PortSet:
+    """The ports of the protocol `asked` that a rule of the protocol `own` speaks of."""
+    if own == "-1":
+        return EVERY_PORT
+    if own != asked:
+        return NO_PORT
+    if asked not in ("tcp", "udp") or first is None or last is None or first < 0:
+        return EVERY_PORT
+    return PortSet((PortRange(first, last),))
+
+
 @dataclass(frozen=True)
 class SecurityGroupRule:
     """One permission for one source (in) or target (out).
@@ -93,13 +104,7 @@ class SecurityGroupRule:
 
     def ports(self, protocol: str) -> PortSet:
         """The ports of `protocol` that this rule speaks of; empty for another protocol."""
-        if self.protocol == "-1":
-            return EVERY_PORT
-        if self.protocol != protocol:
-            return NO_PORT
-        if protocol not in ("tcp", "udp") or self.first is None or self.last is None or self.first < 0:
-            return EVERY_PORT
-        return PortSet((PortRange(self.first, self.last),))
+        return _ports(self.protocol, protocol, self.first, self.last)
 
     def matches(self, peer: Peer) -> Optional[bool]:
         """Whether the peer is what the rule names; None = cannot be told.
@@ -173,13 +178,7 @@ class NetworkAclEntry:
     last: Optional[int] = None
 
     def ports(self, protocol: str) -> PortSet:
-        if self.protocol == "-1":
-            return EVERY_PORT
-        if self.protocol != protocol:
-            return NO_PORT
-        if protocol not in ("tcp", "udp") or self.first is None or self.last is None or self.first < 0:
-            return EVERY_PORT
-        return PortSet((PortRange(self.first, self.last),))
+        return _ports(self.protocol, protocol, self.first, self.last)
 
     def __str__(self) -> str:
         ports = self.ports(self.protocol)

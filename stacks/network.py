@@ -12,13 +12,11 @@ from typing import Any
 
 import aws_cdk as cdk
 from aws_cdk import aws_ec2 as ec2
-from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from cluster.spec import ClusterSpec, NetworkKind
-from stacks.accepted import accept_wildcards
 from stacks.default_group import ClosedDefaultGroup
-from stacks.function import log_group_arn, trust
+from stacks.flow_logs import log_rejected
 
 _OWN_ACCOUNT = {"StringEquals": {"aws:PrincipalAccount": cdk.Aws.ACCOUNT_ID}}
 
@@ -59,11 +57,9 @@ class Network(Construct):
         else:
             self._make(spec, functions)
         if spec.flow_logs:
-            role = self._make_flow_log_role(flow_logs)
             # An existing VPC belongs to somebody else: only the members' subnets are watched there.
             watched = [("Subnet", i) for i in self.subnet_ids] if spec.vpc_id else [("VPC", self.vpc_id)]
-            for index, (kind, resource) in enumerate(watched):
-                self._flow_log(f"FlowLog{index}", resource, kind, role, flow_logs)
+            log_rejected(self, watched, flow_logs, _name(self, "rejected"))
 
     def _use(self, spec: ClusterSpec) -> None:
         """Take an existing VPC: the CLI looks it up once and keeps the answer in cdk.context.json."""
@@ -257,44 +253,6 @@ class Network(Construct):
                     },
                 )
             )
-
-    def _make_flow_log_role(self, flow_logs: str) -> iam.CfnRole:
-        # docs.aws.amazon.com/vpc/latest/userguide/flow-logs-iam-role.html, without CreateLogGroup:
-        # a deleted group must stay deleted.
-        write = {
-            "Effect": "Allow",
-            "Action": ["logs:CreateLogStream", "logs:PutLogEvents", "logs:DescribeLogStreams"],
-            "Resource": log_group_arn(flow_logs),
-        }
-        role = iam.CfnRole(
-            self,
-            "FlowLogRole",
-            assume_role_policy_document=trust(
-                "vpc-flow-logs.amazonaws.com", {"StringEquals": {"aws:SourceAccount": cdk.Aws.ACCOUNT_ID}}
-            ),
-            policies=[
-                iam.CfnRole.PolicyProperty(
-                    policy_name="write-rejected-traffic",
-                    policy_document={"Version": "2012-10-17", "Statement": [write]},
-                )
-            ],
-        )
-        accept_wildcards(role, [write])
-        return role
-
-    def _flow_log(self, id_: str, resource: str, kind: str, role: iam.CfnRole, flow_logs: str) -> None:
-        ec2.CfnFlowLog(
-            self,
-            id_,
-            resource_id=resource,
-            resource_type=kind,
-            traffic_type="REJECT",
-            max_aggregation_interval=60,
-            log_destination_type="cloud-watch-logs",
-            log_group_name=flow_logs,
-            deliver_logs_permission_arn=role.attr_arn,
-            tags=[_name(self, "rejected")],
-        )
 
 
 def member_zones(spec: ClusterSpec) -> list[str]:

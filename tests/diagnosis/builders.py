@@ -258,6 +258,18 @@ def diagnose(rows: Reports, nodes: Optional[int] = None, **changes: Any) -> Diag
     return judge(rows, expect(nodes if nodes is not None else len(rows), **changes))
 
 
+def answer(rows: Reports) -> Tuple[Named, Named, int, Verdict, bool]:
+    """Without an account's rules: causes, candidates, how many consequences, verdict, is there a command."""
+    found = diagnose(rows)
+    return (
+        named(found),
+        suspected(found),
+        len(found.consequences),
+        found.verdict,
+        found.next_command is not None,
+    )
+
+
 def with_rules(rows: Reports, world: World) -> Diagnosis:
     """The judge's answer with the account's rules."""
     return judge(rows, expect(len(rows)), world.snapshot())

@@ -12,6 +12,7 @@ from tests.diagnosis.builders import (
     MASTER_ONLY,
     MASTER_PORT,
     STARTED_AT,
+    answer,
     change,
     diagnose,
     dies,
@@ -19,9 +20,7 @@ from tests.diagnosis.builders import (
     healthy,
     into_2,
     isolated,
-    named,
     on_host,
-    suspected,
     unread_firewalls,
     with_rules,
 )
@@ -228,12 +227,7 @@ ANSWERS = {
 def test_a_wrong_answer_is_named_where_it_decides(name: str) -> None:
     """A cause where the answer decides it, else candidates in order and a command."""
     rows, causes, candidates = ANSWERS[name]
-    diagnosis = diagnose(rows)
-    assert named(diagnosis) == causes
-    assert suspected(diagnosis) == candidates
-    assert diagnosis.consequences == ()
-    assert diagnosis.verdict is Verdict.FAIL
-    assert (diagnosis.next_command is None) == (not candidates)
+    assert answer(rows) == (causes, candidates, 0, Verdict.FAIL, bool(candidates))
 
 
 def test_the_command_shows_listener_and_ruleset_where_both_are_open() -> None:

@@ -13,6 +13,7 @@ from diagnosis.report import Verdict
 from tests.diagnosis.builders import (
     MASTER_PORT,
     Named,
+    answer,
     change,
     diagnose,
     drops,
@@ -145,12 +146,7 @@ UNKNOWN_RULES = {
 def test_what_died_is_named_by_the_nodes_own_evidence(name: str) -> None:
     """Without the account's rules: a cause where the nodes decide it, else candidates and a command."""
     rows, causes, candidates = UNKNOWN_RULES[name]
-    diagnosis = diagnose(rows)
-    assert named(diagnosis) == causes
-    assert suspected(diagnosis) == candidates
-    assert diagnosis.consequences == ()
-    assert diagnosis.verdict is Verdict.FAIL
-    assert (diagnosis.next_command is None) == (not candidates)
+    assert answer(rows) == (causes, candidates, 0, Verdict.FAIL, bool(candidates))
 
 
 @pytest.mark.parametrize(
