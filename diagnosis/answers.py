@@ -9,6 +9,7 @@ from diagnosis.causes import finding
 from diagnosis.drops import count, flow_order
 from diagnosis.matrix import Flow
 from diagnosis.opinion import Opinion, total
+from diagnosis.paths import judge_paths
 from diagnosis.peers import by_place
 from diagnosis.refusals import judge_refusals
 from diagnosis.report import ConnectOutcome, Finding
@@ -17,7 +18,7 @@ from diagnosis.silence import judge_silence
 
 def judge_answers(case: Case) -> Opinion:
     """Causes of every answer that is not an echo, against proven listeners."""
-    return total((judge_refusals(case), _unroutable(case), judge_silence(case)))
+    return total((judge_paths(case), judge_refusals(case), _unroutable(case), judge_silence(case)))
 
 
 def _unroutable(case: Case) -> Opinion:

@@ -11,6 +11,7 @@ from cluster.lookup import Lookup
 from cluster.ports import DEFAULT_EPHEMERAL_PORTS, PortRange, PortSet
 from cluster.snapshot import ClusterSnapshot, Instance
 from diagnosis.clocks import Clocks
+from diagnosis.detours import Detours
 from diagnosis.firewalls import HostFirewalls
 from diagnosis.matrix import Flow, Pair, ReachabilityMatrix
 from diagnosis.membership import Expectation, Member, Roster, pair_subject
@@ -37,6 +38,7 @@ class Case:
         self.expectation = expectation
         self.matrix = ReachabilityMatrix(roster)
         self.firewalls = HostFirewalls(roster)
+        self.detours = Detours(roster)
         self.snapshot = snapshot
         self.ephemeral = expectation.ephemeral or self._common_range()
         self.lookup = Lookup(snapshot) if snapshot is not None else None

@@ -66,7 +66,7 @@ def ask_each_target(case: Case, flows: Set[Flow], ask: Callable[[Set[Flow], str,
 
 
 def by_place(case: Case, flows: Set[Flow], named: Callable[[str, Set[Flow]], Finding]) -> List[Finding]:
-    """One finding a place: the cluster, a node whose side fails with everybody, else the pair.
+    """One finding a place: the cluster, a node whose side fails with everybody, else the pair (both ways).
 
     Pairs all over the place are one finding of the cluster: nobody reads thousands.
     """
@@ -90,7 +90,10 @@ def by_place(case: Case, flows: Set[Flow], named: Callable[[str, Set[Flow]], Fin
         return [*found, named("cluster", of(rest))]
     if len(case.members) == 2:
         return [*found, *(named(case.subject(pair[1]), of([pair])) for pair in sorted(rest, key=_by_end))]
-    return [*found, *(named(case.pair_subject(pair), of([pair])) for pair in sorted(rest))]
+    both = {pair for pair in rest if pair[0] < pair[1] and (pair[1], pair[0]) in rest}
+    found += [named(case.pair_subject(pair), of([pair, (pair[1], pair[0])])) for pair in sorted(both)]
+    one_way = (pair for pair in sorted(rest) if not both & {pair, (pair[1], pair[0])})
+    return [*found, *(named(case.pair_subject(pair), of([pair])) for pair in one_way)]
 
 
 def _by_end(pair: Pair) -> Pair:

@@ -16,6 +16,7 @@ from diagnosis.causes import finding
 from diagnosis.drops import count, flow_order, mending, over_loopback
 from diagnosis.matrix import Flow
 from diagnosis.opinion import Opinion, undetermined
+from diagnosis.paths import told_by_paths
 from diagnosis.peers import ask_each_target, ask_gone, listener_may_be_gone
 from diagnosis.report import ConnectOutcome, Finding
 from diagnosis.ruleset import Does, unique
@@ -33,6 +34,7 @@ class _Refusals:
         self._flows = (
             case.matrix.with_outcome(ConnectOutcome.REFUSED, ConnectOutcome.UNREACHABLE)
             - case.matrix.without_route()
+            - told_by_paths(case)
         )
         self._refused_by = _ends(self._flows, 1)
         self._refused_to = _ends(self._flows, 0)

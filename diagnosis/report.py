@@ -69,6 +69,10 @@ class PairProbe:
     unacknowledged: of a SILENT one, whether the kernel had to repeat data that nobody acknowledged
         (the path eats it); False = the peer's kernel took it, and its process said nothing.
     garbled: of a SILENT one, whether something else than the echo came back.
+    small_segments: of a SILENT one whose small messages came back, what became of the same over another
+        connection, whose segments both ends kept small.
+    path_mtu_bytes: what the kernel believes of this connection's path.
+    link_silent: of one that timed out, whether the kernel asked the link for the next hop in vain.
     clock_offset_s: the peer's clock minus this node's, by the times that both wrote into a small
         message; right to within clock_error_s, either way.
     """
@@ -85,9 +89,23 @@ class PairProbe:
     started_at: Optional[float] = None  # seconds since the epoch, this node's clock
     unacknowledged: Optional[bool] = None
     garbled: Optional[bool] = None
+    small_segments: Optional[ConnectOutcome] = None
+    path_mtu_bytes: Optional[int] = None
+    link_silent: Optional[bool] = None
     clock_offset_s: Optional[float] = None
     started_by: Optional[str] = None  # the nearest process of a launcher above the probe; None = none is seen
     clock_error_s: Optional[float] = None
+
+
+@dataclass(frozen=True)
+class Route:
+    """The interfaces that packets to one peer leave by; "" = there is no route, None = not looked at.
+
+    opening: of new connections. answering: of what this node says from its member address.
+    """
+
+    opening: Optional[str] = None
+    answering: Optional[str] = None
 
 
 class Meeting(str, Enum):
@@ -124,6 +142,8 @@ class HostFacts:
     hostname_error: Optional[str] = None  # gai error text when it did not resolve
     interface: Optional[str] = None  # the one that holds the member address
     interfaces: Optional[Dict[str, Tuple[str, ...]]] = None  # name -> addresses
+    networks: Optional[Dict[str, Tuple[str, ...]]] = None  # name -> its addresses with prefix, "10.0.0.4/20"
+    kinds: Optional[Dict[str, str]] = None  # name -> "bridge", "tun", "veth", ...; "" = a device of its own
     mtu: Optional[int] = None
     local_port_range: Optional[PortRange] = None
     nofile_limit: Optional[int] = None
@@ -191,6 +211,7 @@ class NodeReport:
     host: Optional[HostFacts] = None
     listeners: Optional[Tuple[Listener, ...]] = None
     probes: Optional[Tuple[PairProbe, ...]] = None
+    routes: Optional[Dict[str, Route]] = None  # by the peer's address
     contacts: Optional[Tuple[Contact, ...]] = None  # None = no launcher's variables, or not looked at
     collective: Optional[CollectiveResult] = None
     failures: Tuple[StepFailure, ...] = ()

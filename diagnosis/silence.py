@@ -50,12 +50,15 @@ class _Silence:
         """Flows whose small messages came back and whose large one the path ate, or its echo.
 
         Where only the echo is lost the source sees mere silence; the peer's own probe the other
-        way then sees its large message eaten.
+        way then sees its large message eaten. Where the same message was lost in small segments,
+        too, size is not what the path minds.
         """
         small = {
             flow
             for flow in self._flows
-            if self._probes[flow].round_trip_s is not None and not self._probes[flow].garbled
+            if self._probes[flow].round_trip_s is not None
+            and not self._probes[flow].garbled
+            and self._probes[flow].small_segments in (None, ConnectOutcome.CONNECTED)
         }
         seen = {flow for flow in small if self._probes[flow].unacknowledged}
         back = {(flow.destination, flow.source) for flow in seen}
@@ -86,11 +89,20 @@ class _Silence:
             evidence=[
                 *case.evidence(found),
                 "the kernel repeated the large message and nobody acknowledged it",
+                *self._in_small_segments(found),
                 *self._mtus(found),
             ],
             fields=case.fields(first.destination, first.source),
             at_s=case.at_s(found),
         )
+
+    def _in_small_segments(self, flows: Set[Flow]) -> List[str]:
+        passed = [f for f in flows if self._probes[f].small_segments is ConnectOutcome.CONNECTED]
+        believed = sorted({mtu for f in flows if (mtu := self._probes[f].path_mtu_bytes) is not None})
+        lines = [f"in small segments the same message passed ({count(self._case, passed)})"] if passed else []
+        if believed:
+            lines.append(f"path MTU that the kernels believe: {', '.join(map(str, believed))} bytes")
+        return lines
 
     def _mtus(self, flows: Set[Flow]) -> List[str]:
         lines = []

@@ -16,6 +16,7 @@ from diagnosis.causes import finding
 from diagnosis.drops import ask_hosts, flow_order, host_drops
 from diagnosis.matrix import Flow, Pair
 from diagnosis.opinion import NOTHING, Opinion, total
+from diagnosis.paths import told_by_paths
 from diagnosis.places import judge_places
 from diagnosis.report import ConnectOutcome, PortKind
 from diagnosis.rules_say import rules_say
@@ -43,8 +44,9 @@ class _Timeouts:
     def judge(self) -> Opinion:
         if not self._left:
             return NOTHING
-        opinions = [self._forbidden_by_rules(), self._dropped_by_hosts(), self._left_by_elimination()]
-        opinions.append(self._closed_ports())
+        opinions = [self._forbidden_by_rules(), self._dropped_by_hosts()]
+        self._left -= told_by_paths(self._case)
+        opinions += [self._left_by_elimination(), self._closed_ports()]
         opinions.append(judge_places(self._case, self._left, self._working))
         return total(opinions)
 

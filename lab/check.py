@@ -48,6 +48,7 @@ def run_check(
     *,
     environments: Environments | None = None,
     deadline_s: float = PROBE_DEADLINE_S,
+    start_after_s: Mapping[int, float] | None = None,
 ) -> Diagnosis:
     """Probe on every node at once; returns the cluster's verdict.
 
@@ -57,6 +58,7 @@ def run_check(
     environments: run it as a job under a launcher instead, with these variables; the members then
     know of each other what the variables say, and nothing of the deployed cluster.
     deadline_s: of each stage, for members that do not come.
+    start_after_s: rank -> how much later it is started than the others.
 
     Raises:
         CheckError: no node is running.
@@ -69,15 +71,19 @@ def run_check(
     if environments is not None:
         arguments += ["--meet", f"tcp://{state.node(0).address}:{MEETING_PORT}"]
     started = time.monotonic()
-    running = [
-        (node, _start(state, node, variables, arguments))
-        for node, variables in zip(state.nodes, environments or [{}] * len(state.nodes), strict=True)
-        if variables is not None
-    ]
+    late = start_after_s or {}
+    given = zip(state.nodes, environments or [{}] * len(state.nodes), strict=True)
+    running = []
+    for node, variables in sorted(given, key=lambda item: late.get(item[0].rank, 0.0)):
+        time.sleep(max(0.0, late.get(node.rank, 0.0) - (time.monotonic() - started)))
+        if variables is not None:
+            running.append((node, _start(state, node, variables, arguments)))
     answers = []
     try:
         for node, process in running:
-            left_s = max(1.0, 2 * deadline_s + 30 - (time.monotonic() - started))
+            left_s = max(
+                1.0, 2 * deadline_s + 30 + max(late.values(), default=0.0) - (time.monotonic() - started)
+            )
             answers.append(_answer(node.rank, process, left_s))
     finally:
         for _, process in running:

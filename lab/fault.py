@@ -36,6 +36,7 @@ class Fault:
     context: what the deployment needs for it (`-c`); least_nodes: how many nodes it speaks of.
     commands_mend: the commands of the finding repair it as they are.
     deadline_s: of the check, where somebody is waited for in vain.
+    start_after_s: rank -> how much later than the others its check is started.
     """
 
     id: str
@@ -48,6 +49,7 @@ class Fault:
     least_nodes: int = 4
     commands_mend: bool = False
     deadline_s: float = PROBE_DEADLINE_S
+    start_after_s: Mapping[int, float] = field(default_factory=dict)
 
     @property
     def way(self) -> Way:
@@ -85,4 +87,10 @@ class Fault:
         """`lab check` as this fault wants it: as the deployed nodes, or as a job under a launcher."""
         launch = launch_of(self.injection)
         given = launch.environments(scene.lab) if launch is not None else None
-        return run_check(scene.lab, collective, environments=given, deadline_s=self.deadline_s)
+        return run_check(
+            scene.lab,
+            collective,
+            environments=given,
+            deadline_s=self.deadline_s,
+            start_after_s=self.start_after_s,
+        )

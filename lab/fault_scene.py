@@ -47,13 +47,15 @@ class Scene:
             )
         return found[name]
 
-    def on_node(self, rank: int, script: str) -> None:
-        """Run a script on a node as its root.
+    def on_node(self, rank: int, script: str) -> str:
+        """Run a script on a node as its root; what it printed.
 
         Raises:
             FaultError: it failed; holds what it said.
         """
-        self._run(enter.command(self.lab, self.lab.node(rank), ["bash", "-ec", script]), f"node {rank}")
+        return self._run(
+            enter.command(self.lab, self.lab.node(rank), ["bash", "-ec", script]), f"node {rank}"
+        )
 
     def set_host_name(self, rank: int, name: str) -> None:
         """Give a node another host name, until the next one.
@@ -65,19 +67,20 @@ class Scene:
         argv = [sys.executable, "-c", work, name]
         self._run(enter.uts_command(self.lab, self.lab.node(rank), argv), f"node {rank}")
 
-    def on_network(self, argv: Sequence[str], text: str = "") -> None:
-        """Run a command between the nodes, in the VPC's namespace.
+    def on_network(self, argv: Sequence[str], text: str = "") -> str:
+        """Run a command between the nodes, in the VPC's namespace; what it printed.
 
         Raises:
             FaultError: it failed; holds what it said.
         """
-        self._run(enter.network_command(self.lab, argv), "the VPC", text)
+        return self._run(enter.network_command(self.lab, argv), "the VPC", text)
 
-    def _run(self, command: Sequence[str], where: str, text: str = "") -> None:
+    def _run(self, command: Sequence[str], where: str, text: str = "") -> str:
         done = subprocess.run(list(command), input=text, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             said = (done.stderr or done.stdout).strip()[-500:]
             raise FaultError(f"on {where}: {command[-1]!r} ended with {done.returncode}: {said}")
+        return done.stdout
 
     @contextmanager
     def firewall_follows(self) -> Iterator[None]:

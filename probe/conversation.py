@@ -26,6 +26,10 @@ ECHO_TIMEOUT_S = 4.0
 ECHO_PATIENCE_S = 15.0
 _DOUBT_EVERY_S = 1.0
 _REPEATED_OFTEN = 2
+# A path that takes less than this breaks IPv6, too (1,280 bytes with headers): no real one does.
+SMALL_SEGMENT_BYTES = 1200
+# Of the second look at a path that seems to eat large segments: its peer has just answered.
+SMALL_SEGMENTS_PATIENCE_S = 5.0
 
 _BY_ERRNO = {
     errno.ECONNREFUSED: ConnectOutcome.REFUSED,
@@ -50,7 +54,8 @@ class Conversation:
     two cores the tasks and epoll calls of `sock_recv` and `wait_for` were half of the time.
     """
 
-    def __init__(self, sock: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, sock: socket.socket, loop: asyncio.AbstractEventLoop, patience_s: float) -> None:
+        self._patience_s = patience_s
         self.round_trip_s: Optional[float] = None
         self.unacknowledged: Optional[bool] = None
         self.garbled: Optional[bool] = None
@@ -67,7 +72,7 @@ class Conversation:
         self._writing = False
 
     async def hold(self) -> Tuple[ConnectOutcome, Optional[int]]:
-        self._give_up_at = self._loop.time() + ECHO_PATIENCE_S
+        self._give_up_at = self._loop.time() + self._patience_s
         self._timer = self._loop.call_later(ECHO_TIMEOUT_S, self._doubt)
         self._loop.add_reader(self._descriptor, self._guarded, self._read)
         try:

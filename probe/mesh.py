@@ -22,6 +22,7 @@ from probe.echo import Echo
 from probe.members import Member, address_family
 from probe.plan import ProbeTarget, candidates, spread_ports
 from probe.ports_held import holder_of
+from probe.routes import link_silent
 from probe.torch_store import keys_in_store
 
 T = TypeVar("T")
@@ -195,6 +196,9 @@ _REPEATED = frozenset(ConnectOutcome) - {
 }
 
 
+_DEAD = (ConnectOutcome.TIMED_OUT, ConnectOutcome.UNREACHABLE)
+
+
 async def probe(target: ProbeTarget, turns: outcome.Turns) -> PairProbe:
     """One probe of up to two tries; the second one's outcome counts."""
     started_at = time.time()
@@ -204,6 +208,9 @@ async def probe(target: ProbeTarget, turns: outcome.Turns) -> PairProbe:
         await asyncio.sleep(outcome.PAUSE_BEFORE_RETRY_S)
         seen = await outcome.attempt(target.address, target.port, turns)
         connections += seen.connections
+    small: Optional[outcome.Attempt] = None
+    if seen.outcome is ConnectOutcome.SILENT and seen.round_trip_s is not None and not seen.garbled:
+        small = await outcome.attempt(target.address, target.port, turns, small_segments=True)
     return PairProbe(
         destination=target.destination,
         address=target.address,
@@ -217,6 +224,9 @@ async def probe(target: ProbeTarget, turns: outcome.Turns) -> PairProbe:
         started_at=started_at,
         unacknowledged=seen.unacknowledged,
         garbled=seen.garbled,
+        small_segments=small.outcome if small is not None else None,
+        path_mtu_bytes=seen.path_mtu_bytes,
+        link_silent=link_silent(target.address) if seen.outcome in _DEAD else None,
         clock_offset_s=_rounded(seen.clock.offset_s) if seen.clock else None,
         clock_error_s=_rounded(seen.clock.error_s) if seen.clock else None,
     )

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Callable, Deque, Dict, Optional
 
 from diagnosis.report import ConnectOutcome
-from probe.conversation import Conversation, outcome_of_error
+from probe import conversation
+from probe.conversation import SMALL_SEGMENT_BYTES, SMALL_SEGMENTS_PATIENCE_S, outcome_of_error
 from probe.echo import ClockReading
 from probe.members import address_family
 from probe.tcp_info import TCP_SYN_SENT, tcp_info
@@ -50,6 +51,7 @@ class Attempt:
     unacknowledged: Optional[bool] = None
     garbled: Optional[bool] = None
     clock: Optional[ClockReading] = None
+    path_mtu_bytes: Optional[int] = None
 
 
 class Turns:
@@ -85,17 +87,23 @@ class Turns:
         return end
 
 
-async def attempt(address: str, port: int, turns: Optional[Turns] = None) -> Attempt:
-    """Connect, echo small messages and the payload, close."""
-    race = _Race(address, port)
+async def attempt(
+    address: str, port: int, turns: Optional[Turns] = None, *, small_segments: bool = False
+) -> Attempt:
+    """Connect, echo small messages and the payload, close.
+
+    small_segments: over a connection on which both ends send no more than SMALL_SEGMENT_BYTES at once.
+    """
+    race = _Race(address, port, SMALL_SEGMENT_BYTES if small_segments else 0)
     try:
         ended = await race.run()
         if ended.outcome is not ConnectOutcome.CONNECTED:
             return ended
         end_turn = await turns.take() if turns is not None else None
         try:
-            conversation = Conversation(race.winner, asyncio.get_running_loop())
-            outcome, number = await conversation.hold()
+            patience_s = SMALL_SEGMENTS_PATIENCE_S if small_segments else conversation.ECHO_PATIENCE_S
+            talk = conversation.Conversation(race.winner, asyncio.get_running_loop(), patience_s)
+            outcome, number = await talk.hold()
         finally:
             if end_turn is not None:
                 end_turn()
@@ -103,11 +111,12 @@ async def attempt(address: str, port: int, turns: Optional[Turns] = None) -> Att
             outcome=outcome,
             errno=number,
             connect_s=ended.connect_s,
-            round_trip_s=conversation.round_trip_s,
+            round_trip_s=talk.round_trip_s,
             connections=ended.connections,
-            unacknowledged=conversation.unacknowledged,
-            garbled=conversation.garbled,
-            clock=conversation.clock,
+            unacknowledged=talk.unacknowledged,
+            garbled=talk.garbled,
+            clock=talk.clock,
+            path_mtu_bytes=tcp_info(race.winner).path_mtu,
         )
     finally:
         race.close()
@@ -125,8 +134,10 @@ async def reach(address: str, port: int) -> Attempt:
 class _Race:
     """One or two connections to the same port; the first whose handshake ends, either way, counts."""
 
-    def __init__(self, address: str, port: int) -> None:
+    def __init__(self, address: str, port: int, segment_bytes: int = 0) -> None:
+        """segment_bytes: the largest that both ends may send; 0 = as the path's MTU allows."""
         self._to = (address, port)
+        self._segment_bytes = segment_bytes
         self._loop = asyncio.get_running_loop()
         self._open: Dict[socket.socket, float] = {}  # -> when its handshake began
         self._first: asyncio.Future[Optional[socket.socket]] = self._loop.create_future()
@@ -174,6 +185,8 @@ class _Race:
         self._open[sock] = time.perf_counter()
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self._segment_bytes:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, self._segment_bytes)
         number = sock.connect_ex(self._to)
         if number not in (0, errno.EINPROGRESS):
             return self._failed(outcome_of_error(number), number)

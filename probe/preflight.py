@@ -21,6 +21,7 @@ from cluster.ports import PortRange
 from diagnosis.report import HostFacts
 from probe.interfaces import interface_of, read_interfaces, read_mtu
 from probe.netfilter import Firewall, read_firewall
+from probe.netlink import read_links
 from probe.starter import started_by
 
 T = TypeVar("T")
@@ -52,6 +53,7 @@ def read_host_facts(address: Optional[str], environ: Mapping[str, str]) -> HostF
     hostname = _or_none(socket.gethostname)
     addresses, error = resolve(hostname) if hostname else (None, None)
     interfaces = _or_none(read_interfaces)
+    links = _or_none(read_links)
     interface = interface_of(address, interfaces) if address and interfaces else None
     firewall = _or_none(read_firewall) or Firewall(rules=None, error="the firewall could not be read")
     return HostFacts(
@@ -60,6 +62,8 @@ def read_host_facts(address: Optional[str], environ: Mapping[str, str]) -> HostF
         hostname_error=error,
         interface=interface,
         interfaces=interfaces,
+        networks=links.networks if links else None,
+        kinds=links.kinds if links else None,
         mtu=_or_none(lambda: read_mtu(interface)) if interface else None,
         local_port_range=read_local_port_range(),
         nofile_limit=_or_none(lambda: resource.getrlimit(resource.RLIMIT_NOFILE)[0]),

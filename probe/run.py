@@ -25,6 +25,7 @@ from probe.mesh import Mesh, peak_memory_bytes
 from probe.place import Place
 from probe.plan import plan_probes
 from probe.preflight import read_host_facts
+from probe.routes import read_routes
 from probe.rows import (
     FAILED_ROW,
     MESH_ROW,
@@ -96,12 +97,14 @@ def prove_mesh(bench: Bench, environ: Mapping[str, str]) -> Diagnosis:
             variables = {**environ, **place.variables}
             contacts = Background(lambda: read_contacts(variables), "contacts") if place.launcher else None
             probes = mesh.probe(plan_probes(place.member_id, members))
+            routes = read_routes(place.address, [member.address for member in members])
             clock.lap("mesh")
             bad = sum(probe.outcome != "CONNECTED" for probe in probes)
             say(f"probed {len(members) - 1} peers, {len(probes)} connections, {bad} failed")
             report = dataclasses.replace(
                 report,
                 probes=probes,
+                routes=routes,
                 contacts=_told(contacts, CONTACTS_PATIENCE_S, say) if contacts else None,
                 host=_told(facts, PREFLIGHT_PATIENCE_S, say),
                 finished_at=time.time(),

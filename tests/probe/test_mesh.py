@@ -321,3 +321,34 @@ def test_a_port_that_belongs_to_a_job_is_not_taken() -> None:
     """Also where MASTER_PORT lies in the range that listeners come from, and is free."""
     with Mesh("127.0.0.46", PortRange(43000, 43100), None, avoided=(43000,)) as mesh:
         assert [item.port for item in mesh.listeners] == [43001, 43050, 43100]
+
+
+BLACK_HOLE = """
+import json, subprocess
+from cluster.ports import PortRange
+from diagnosis.report import PortKind
+from probe import conversation
+from probe.mesh import Mesh
+from probe.plan import ProbeTarget
+conversation.ECHO_TIMEOUT_S = conversation._DOUBT_EVERY_S = 0.8
+run = lambda *a: subprocess.run(a, check=True)
+run("ip", "link", "set", "lo", "up")
+run("nft", "table inet f { chain i { type filter hook input priority 0; ip length > 1500 drop; }; }")
+with Mesh("127.0.0.1", PortRange(41000, 41999), None) as mesh:
+    target = ProbeTarget(destination="p", address="127.0.0.1", port=41000, kind=PortKind.EPHEMERAL)
+    (seen,) = mesh.probe([target])
+print(json.dumps([seen.outcome.value, seen.unacknowledged, seen.small_segments, seen.path_mtu_bytes]))
+"""
+
+
+@pytest.mark.lab
+def test_a_black_hole_is_proven_by_small_segments() -> None:
+    """Where packets of more than 1,500 bytes vanish the same message passes in segments that are smaller."""
+    done = subprocess.run(
+        ["unshare", "-Urn", sys.executable, "-c", BLACK_HOLE],
+        cwd=CHECKOUT,
+        capture_output=True,
+        check=True,
+        timeout=60,
+    )
+    assert json.loads(done.stdout) == ["SILENT", True, "CONNECTED", 65535]
