@@ -15,6 +15,7 @@ import aws_cdk as cdk
 from aws_cdk import aws_ssm as ssm
 
 from audit import readings
+from cluster.settings import convert
 from cluster.spec import CONTEXT_KEY, ClusterSpec, SpecError
 from stacks.cluster_stack import ClusterStack
 from stacks.evidence_stack import EvidenceStack
@@ -23,6 +24,7 @@ from stacks.images import image_parameter
 from stacks.security import UNSAFE_RULES
 
 UNSAFE_RULES_KEY = "fullmesh:unsafe-rules"
+LIVE_KEY = "live"
 
 NOT_LOOKED_UP = "ami-00000000000000000"
 """Stands in the template until the CLI has looked the image up; the CLI then synthesises again."""
@@ -106,6 +108,48 @@ def build(app: cdk.App) -> None:
     )
     for note in spec.notes:
         cdk.Annotations.of(cluster).add_info(note)
+    if read_live(app):
+        add_live_notes(cluster)
+    else:
+        cdk.Annotations.of(cluster).add_info(
+            f"live state was not looked at (a diff compares templates): -c {LIVE_KEY}=true, or fullmesh audit"
+        )
+
+
+def read_live(app: cdk.App) -> bool:
+    """Whether this synthesis looks at what stands.
+
+    Raises:
+        SpecError: the value is neither true nor false.
+    """
+    value = app.node.try_get_context(LIVE_KEY)
+    try:
+        return value is not None and bool(convert(bool, value))
+    except ValueError as error:
+        raise SpecError([f"{LIVE_KEY}: {error}; leave it out, or -c {LIVE_KEY}=true"]) from None
+
+
+def add_live_notes(cluster: ClusterStack) -> None:
+    """Every difference of the account from the deployed stack, at the construct that it belongs to."""
+    import boto3  # noqa: PLC0415 - only where somebody wants to look
+
+    from audit.notes import Level, live_notes  # noqa: PLC0415
+
+    known = os.environ.get("CDK_DEFAULT_ACCOUNT", "")
+    session = boto3.Session(region_name=os.environ.get("CDK_DEFAULT_REGION"))
+    owners = {
+        cluster.resolve(child.logical_id): child
+        for child in cluster.node.find_all()
+        if isinstance(child, cdk.CfnElement)
+    }
+    for note in live_notes(session, cluster.stack_name, known):
+        says = cdk.Annotations.of(owners.get(note.logical_id, cluster))
+        if note.level is Level.ERROR:
+            says.add_error(note.text)
+        elif note.level is Level.WARNING:
+            says.add_warning_v2(note.key, note.text)
+        else:
+            says.add_info(note.text)
 
 
 def main() -> int:

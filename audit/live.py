@@ -23,6 +23,7 @@ from cluster.keys import CLUSTER_TAG
 AT_ONCE = 8
 """Calls side by side: well below EC2's request rate, and most audits need two rounds."""
 
+NO_STACK = "there is no stack"
 VPC_FLAGS = ("enableDnsSupport", "enableDnsHostnames")
 
 
@@ -210,7 +211,7 @@ def _of_stack(account: Account, name: str, job: Callable[[], Json]) -> Json:
     except Unread as error:
         if "does not exist" not in error.refusal.text:
             raise
-        where = f"there is no stack {name} in {account.region}"
+        where = f"{NO_STACK} {name} in {account.region}"
         raise Unread(
             Refusal(f"{where}; deploy it, or look elsewhere with AWS_REGION and AWS_PROFILE")
         ) from error
