@@ -26,7 +26,7 @@ def rows() -> List[Dict[str, str]]:
 
 
 def ray(lines: List[str]) -> str:
-    frame = '  File "/opt/venv/lib/python3.11/site-packages/torch/distributed/c10d_logger.py", line 81, in wrapper'
+    frame = '  File "/opt/venv/lib/python3.11/site-packages/torch/distributed/c10d_logger.py", line 81, in f'
     prefix = "(RayWorkerWrapper pid=911, ip=10.0.3.9) "
     return "\n".join(prefix + line for line in ["Traceback (most recent call last):", frame, *lines])
 

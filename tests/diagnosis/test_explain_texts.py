@@ -73,6 +73,6 @@ SHOWN_BY_LOGS = [
 
 @pytest.mark.parametrize("cause", SHOWN_BY_LOGS)
 def test_every_cause_that_a_log_shows_is_reached(cause: str) -> None:
-    """At least three texts, worded differently, lead to each cause whose declaration says that logs show it."""
+    """At least three texts, worded differently, lead to each cause that is declared as seen in logs."""
     leading = [text for text in texts() if text.answer.split("@")[0] == cause]
     assert len(leading) >= EACH_CAUSE
