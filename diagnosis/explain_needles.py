@@ -29,13 +29,14 @@ class Needles:
             return {literal for literal in self._literals if literal in text}
         if not self._windows:
             self._expression = self._build()
-        return {
-            literal for window in set(self._expression.findall(text)) for literal in self._windows[window]
-        }
+        # What is found is the rare character alone: two literals may lie within one another's windows.
+        places = {text[at.start() : at.start() + _WINDOW] for at in self._expression.finditer(text)}
+        beginnings = {place[:size] for place in places for size in range(1, _WINDOW + 1)}
+        return {literal for window in beginnings & self._windows.keys() for literal in self._windows[window]}
 
     def _build(self) -> re.Pattern[bytes]:
         anchors = _anchors(self._literals)
-        ends: Set[Tuple[bytes, bytes]] = set()
+        ends: Dict[bytes, Set[Tuple[bytes, bytes]]] = {}
         for literal in self._literals:
             place = min(
                 (place for place, char in enumerate(literal) if char in anchors),
@@ -43,8 +44,11 @@ class Needles:
             )
             window = literal[place : place + _WINDOW]
             self._windows.setdefault(window, []).append(literal)
-            ends.add((window, literal[max(0, place - _WINDOW + len(window)) : place] + window))
-        return re.compile(_tree([(window, whole) for window, whole in sorted(ends)]))
+            whole = literal[max(0, place - _WINDOW + len(window)) : place] + window
+            ends.setdefault(window[:1], set()).add((window[1:], whole))
+        return re.compile(
+            b"|".join(re.escape(rare) + b"(?=" + _tree(sorted(ends[rare])) + b")" for rare in sorted(ends))
+        )
 
 
 def _frequency(char: int) -> float:

@@ -19,6 +19,7 @@ class Signature(NamedTuple):
     """One message. Patterns must be linear: whoever wrote the log chose the text.
 
     every: all matches of a line count, not the first alone.
+    unless: a pattern that makes it another message where it is found shortly before, or within.
     fixed: values that the wording implies (never changed, as rows share it).
     says: of a NOTE what the message means.
     """
@@ -27,6 +28,7 @@ class Signature(NamedTuple):
     trigger: str
     pattern: str
     every: bool = False
+    unless: str = ""
     fixed: Dict[str, str] = {}  # noqa: RUF012 - a named tuple's default, never changed
     says: str = ""
 
@@ -124,6 +126,7 @@ def all_triggers() -> Tuple[Trigger, ...]:
     return tuple(Trigger(literal, needle(literal), tuple(found)) for literal, found in rows.items())
 
 
+_SHORTLY_BEFORE = 300
 # Blanks around these are part of what was set wrongly.
 _AS_PRINTED = ("host", "name")
 Match = Tuple[Kind, Dict[str, str], int, int]
@@ -172,6 +175,9 @@ def _known(text: str, signatures: Sequence[Signature]) -> Iterator[Match]:
         if signature.trigger not in text:
             continue
         for match in compiled(signature.pattern).finditer(text):
+            near = text[max(0, match.start() - _SHORTLY_BEFORE) : match.end()]
+            if signature.unless and compiled(signature.unless).search(near):
+                continue
             values = {**signature.fixed, **_values(match)}
             if signature.says:
                 values["says"] = signature.says

@@ -121,8 +121,8 @@ SIGNATURES = (
     Signature(
         Kind.PEER_RESET,
         "onnection reset by peer",
-        r"^(?!.*(?:c10d|TCPStore|recvValue|sendBytes|recvBytes|SocketImpl|DistNetworkError|NCCL|nccl|ucx"
-        r"|ssh)).{0,2000}?[Cc]onnection reset by peer",
+        r"[Cc]onnection reset by peer",
+        unless=r"c10d|TCPStore|recvValue|sendBytes|recvBytes|SocketImpl|DistNetworkError|NCCL|nccl|ucx|ssh",
     ),
     Signature(Kind.PEER_RESET, "ocket closed [", r"pair\.cc:\d+\] Socket closed \[(?P<ip>[^\]\s]{0,64})\]"),
     Signature(Kind.PEER_RESET, "ocket unexpectedly", r"Socket unexpectedly closed"),

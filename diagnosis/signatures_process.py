@@ -6,9 +6,9 @@ from diagnosis.explain_kinds import Kind
 from diagnosis.signatures import Signature
 
 # A line that only advises about a failure is none of it.
-_NO_ADVICE = (
-    r"(?i)^(?!.{0,600}\b(?:avoid\w*|prevent\w*|if|may|might|could|would|helps?|hint|tip|instead|handl\w+)\b"
-    r".{0,80}(?:out.?of.?memory|\boom\b|open files))"
+_ADVICE = (
+    r"(?i)\b(?:avoid\w*|prevent\w*|if|may|might|could|would|helps?|hint|tip|instead|handl\w+)\b.{0,80}"
+    r"(?:out.?of.?memory|\boom\b|open files)"
 )
 
 SIGNATURES = (
@@ -43,10 +43,11 @@ SIGNATURES = (
     Signature(
         Kind.MEMORY,
         "ut of memory",
-        rf"{_NO_ADVICE}.{{0,2000}}?(?:\b(?:CUDA|HIP|NPU|XPU|MPS backend) out of memory\b"
-        r"|\bout of memory: kill|\bcgroup out of memory|\bout of memory\b.{0,20}tr(?:ying|ied) to)",
+        r"(?i)\b(?:CUDA|HIP|NPU|XPU|MPS backend) out of memory\b|\bout of memory: kill|\bcgroup out of memory"
+        r"|\bout of memory\b.{0,20}tr(?:ying|ied) to",
+        unless=_ADVICE,
     ),
-    Signature(Kind.MEMORY, "OutOfMemoryError", rf"{_NO_ADVICE}.{{0,2000}}?\bOutOfMemoryError\b"),
+    Signature(Kind.MEMORY, "OutOfMemoryError", r"\bOutOfMemoryError\b", unless=_ADVICE),
     Signature(Kind.MEMORY, "allocate memory", r"\b[Cc]annot allocate memory\b|can't allocate memory"),
     Signature(Kind.MEMORY, "low on memory", r"running low on memory"),
     Signature(Kind.MEMORY, "memory limit", r"[Ee]xceeded (?:job |step )?memory limit"),
@@ -56,7 +57,7 @@ SIGNATURES = (
     Signature(Kind.MEMORY, "Out Of Memory", r"\bOut Of Memory\b"),
     Signature(Kind.MEMORY, "MemoryError", r"(?:^|\s)MemoryError\b"),
     Signature(Kind.MEMORY, "bad_alloc", r"\bstd::bad_alloc\b"),
-    Signature(Kind.FILES, "oo many open files", rf"{_NO_ADVICE}.{{0,2000}}?too many open files"),
+    Signature(Kind.FILES, "oo many open files", r"(?i)too many open files", unless=_ADVICE),
     Signature(Kind.FILES, "[Errno 24]", r"\[Errno 24\]"),
     # --- between the members ------------------------------------------------------------------
     Signature(Kind.PROXY, "istio", r"\bistio(?:-proxy|-init|d)?\b"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 from typing import Dict
 
 import pytest
@@ -22,6 +23,17 @@ def test_every_trigger_is_found_in_a_long_text() -> None:
     filler = b"the quick brown fox jumps over the lazy dog \n" * 1000
     for trigger in all_triggers():
         assert trigger.needle in needles.present(filler + trigger.needle + filler), trigger.literal
+
+
+def test_a_literal_does_not_hide_the_one_it_overlaps() -> None:
+    """Literals that share characters are both found."""
+    literals = [trigger.needle for trigger in all_triggers()]
+    needles = Needles(literals)
+    filler = b"the quick brown fox " * 900
+    for one, other in itertools.permutations(literals, 2):
+        shared = next((size for size in range(len(one), 1, -1) if other.startswith(one[-size:])), 0)
+        if shared:
+            assert {one, other} <= needles.present(filler + one + other[shared:]), (one, other)
 
 
 MESSAGES = [
