@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from diagnosis.membership import Member, Roster
-from diagnosis.report import NodeReport, PairProbe
+from diagnosis.report import CollectiveResult, NodeReport, PairProbe
 
 # From the list of causes: lines of several logs, milliseconds apart, can no longer be put in order.
 SKEW_S = 0.1
@@ -78,7 +78,16 @@ def _shifted(report: NodeReport, by_s: float) -> NodeReport:
         finished_at=moved(report.finished_at),
         listens_until=moved(report.listens_until),
         probes=None if report.probes is None else tuple(map(probe, report.probes)),
+        collective=None if report.collective is None else _shifted_job(report.collective, by_s),
     )
+
+
+def _shifted_job(result: CollectiveResult, by_s: float) -> CollectiveResult:
+    steps = {step: at_s + by_s for step, at_s in result.steps.items()}
+    process = result.process
+    if process is not None and process.ended_at is not None:
+        process = dataclasses.replace(process, ended_at=process.ended_at + by_s)
+    return dataclasses.replace(result, steps=steps, process=process)
 
 
 def _measured(members: Sequence[Member]) -> Dict[Tuple[int, int], Offset]:

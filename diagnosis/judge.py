@@ -15,12 +15,13 @@ from diagnosis.advertised import judge_advertised
 from diagnosis.answers import judge_answers
 from diagnosis.case import Case
 from diagnosis.causes import ORDER, cause, finding
+from diagnosis.collective import slowest
 from diagnosis.launch import judge_launch
 from diagnosis.leftover import judge_leftover
 from diagnosis.master import judge_master
 from diagnosis.membership import Expectation, take_roll
 from diagnosis.names import judge_names, unread_names
-from diagnosis.nodes import judge_nodes, slowest
+from diagnosis.nodes import judge_nodes
 from diagnosis.opinion import Opinion, total
 from diagnosis.own_host import judge_own_host
 from diagnosis.ranks import judge_ranks

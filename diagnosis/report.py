@@ -156,9 +156,61 @@ class HostFacts:
     started_by: Optional[str] = None  # the nearest process of a launcher above; None = none is seen
 
 
+class CollectiveStep(str, Enum):
+    """How far a rank came with its all_reduce, in this order (`STEP_ORDER`)."""
+
+    IMPORT = "import torch"
+    READY = "wait for the other members"
+    STORE = "store"  # serving it (rank 0) or connecting to it
+    CONNECT = "connectFullMesh"  # own address published; every pair is being connected
+    BARRIER = "monitored_barrier"
+    ALL_REDUCE = "all_reduce with a known answer"
+    MEASURE = "measured all_reduce"
+    SHUTDOWN = "shutdown"
+
+
+STEP_ORDER: Tuple[CollectiveStep, ...] = tuple(CollectiveStep)
+
+
+@dataclass(frozen=True)
+class ProcessFacts:
+    """The collective's process, seen from outside of it.
+
+    exit_status: negative = ended by that signal; None = it did not end, and the probe ended it.
+    state: the letter of /proc/PID/stat at the last look: R, S, D, T (stopped), t (traced), Z.
+    idle_s: how long it had used no CPU and sent nothing at the last look.
+    sent_bytes: all that it wrote, its sockets' part is nearly all of it.
+    receive_queue_bytes (arrived and not read), send_queue_bytes, connections: of its sockets where these
+        were fullest; only where it was stopped or had to be ended.
+    stack: where its Python stood when it had to be ended, innermost first.
+    oom_kills: processes that the kernel ended for memory while it ran, as its counters tell.
+    kernel_lines: what the kernel's log says of that.
+    """
+
+    pid: Optional[int] = None
+    exit_status: Optional[int] = None
+    ended_at: Optional[float] = None  # seconds since the epoch, this node's clock
+    state: Optional[str] = None
+    wait_channel: Optional[str] = None
+    idle_s: Optional[float] = None
+    cpu_s: Optional[float] = None
+    sent_bytes: Optional[int] = None
+    receive_queue_bytes: Optional[int] = None
+    send_queue_bytes: Optional[int] = None
+    connections: Optional[int] = None
+    stack: Tuple[str, ...] = ()
+    oom_kills: Optional[int] = None
+    kernel_lines: Tuple[str, ...] = ()
+
+
 @dataclass(frozen=True)
 class CollectiveResult:
-    """One real all_reduce over Gloo, as this rank saw it."""
+    """One real all_reduce over Gloo, as this rank saw it.
+
+    asked_bytes, timeout_s: what this rank was told to do; bytes: what it measured.
+    steps: CollectiveStep value -> when it began, in seconds since the epoch by this node's clock.
+    log: the last lines that torch printed, where it failed.
+    """
 
     outcome: Verdict
     world_size: int
@@ -170,6 +222,16 @@ class CollectiveResult:
     wrong_values: Optional[str] = None  # first value that is not the known answer
     error: Optional[str] = None
     torch_version: Optional[str] = None
+    asked_bytes: Optional[int] = None
+    timeout_s: Optional[float] = None
+    steps: Dict[str, float] = field(default_factory=dict)
+    log: Tuple[str, ...] = ()
+    process: Optional[ProcessFacts] = None
+
+    @property
+    def step(self) -> Optional[CollectiveStep]:
+        """The last step that this rank began; None where it was not watched."""
+        return next((step for step in reversed(STEP_ORDER) if step.value in self.steps), None)
 
 
 @dataclass(frozen=True)

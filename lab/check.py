@@ -49,6 +49,8 @@ def run_check(
     environments: Environments | None = None,
     deadline_s: float = PROBE_DEADLINE_S,
     start_after_s: Mapping[int, float] | None = None,
+    options: Sequence[str] = (),
+    shells: Mapping[int, str] | None = None,
 ) -> Diagnosis:
     """Probe on every node at once; returns the cluster's verdict.
 
@@ -59,13 +61,15 @@ def run_check(
     know of each other what the variables say, and nothing of the deployed cluster.
     deadline_s: of each stage, for members that do not come.
     start_after_s: rank -> how much later it is started than the others.
+    options: more of `check`'s own.
+    shells: rank -> what the shell that starts it does first.
 
     Raises:
         CheckError: no node is running.
     """
     if not state.nodes:
         raise CheckError("no node is running in this lab; run: fullmesh demo --keep, or cdk deploy --all")
-    arguments = ["--run", f"check-{time.time_ns()}", "--timeout-s", str(deadline_s)]
+    arguments = ["--run", f"check-{time.time_ns()}", "--timeout-s", str(deadline_s), *options]
     if not collective:
         arguments.append("--no-collective")
     if environments is not None:
@@ -77,7 +81,8 @@ def run_check(
     for node, variables in sorted(given, key=lambda item: late.get(item[0].rank, 0.0)):
         time.sleep(max(0.0, late.get(node.rank, 0.0) - (time.monotonic() - started)))
         if variables is not None:
-            running.append((node, _start(state, node, variables, arguments)))
+            shell = (shells or {}).get(node.rank, "")
+            running.append((node, _start(state, node, variables, arguments, shell)))
     answers = []
     try:
         for node, process in running:
@@ -94,11 +99,13 @@ def run_check(
 
 
 def _start(
-    state: LabState, node: NodeState, variables: Mapping[str, str], arguments: Sequence[str]
+    state: LabState, node: NodeState, variables: Mapping[str, str], arguments: Sequence[str], first: str
 ) -> subprocess.Popen[str]:
     given = [f"{name}={value}" for name, value in variables.items()]
     return subprocess.Popen(
-        enter.command(state, node, ["env", *given, "bash", "-c", CHECK_SCRIPT, PROBE, *arguments]),
+        enter.command(
+            state, node, ["env", *given, "bash", "-c", f"{first}\n{CHECK_SCRIPT}", PROBE, *arguments]
+        ),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -37,6 +37,7 @@ class Fault:
     commands_mend: the commands of the finding repair it as they are.
     deadline_s: of the check, where somebody is waited for in vain.
     start_after_s: rank -> how much later than the others its check is started.
+    collective: it shows in the all_reduce only; options: more of the check's own.
     """
 
     id: str
@@ -50,6 +51,8 @@ class Fault:
     commands_mend: bool = False
     deadline_s: float = PROBE_DEADLINE_S
     start_after_s: Mapping[int, float] = field(default_factory=dict)
+    collective: bool = False
+    options: tuple[str, ...] = ()
 
     @property
     def way(self) -> Way:
@@ -86,11 +89,12 @@ class Fault:
     def check(self, scene: Scene, collective: bool = False) -> Diagnosis:
         """`lab check` as this fault wants it: as the deployed nodes, or as a job under a launcher."""
         launch = launch_of(self.injection)
-        given = launch.environments(scene.lab) if launch is not None else None
         return run_check(
             scene.lab,
-            collective,
-            environments=given,
+            collective or self.collective,
+            environments=launch.environments(scene.lab) if launch is not None else None,
             deadline_s=self.deadline_s,
             start_after_s=self.start_after_s,
+            options=self.options,
+            shells=launch.shells if launch is not None else None,
         )

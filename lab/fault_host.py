@@ -93,11 +93,13 @@ class Launch:
 
     changes: rank of the node -> variable -> value, None = not set; `{address1}` is the address of
     rank 1. absent: nodes that nobody starts. clocks: rank -> how far ahead the job's clock is there.
+    shells: rank -> what the shell that starts the job there does first.
     """
 
     changes: Mapping[int, Mapping[str, str | None]] = field(default_factory=dict)
     absent: frozenset[int] = frozenset()
     clocks: Mapping[int, float] = field(default_factory=dict)
+    shells: Mapping[int, str] = field(default_factory=dict)
 
     @contextmanager
     def inject(self, scene: Scene) -> Iterator[None]:

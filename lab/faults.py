@@ -8,10 +8,17 @@ has several faults.
 from __future__ import annotations
 
 from lab.fault import Fault, Way
-from lab.fault_tables import addressing, filtering, path, rendezvous, runtime
+from lab.fault_tables import addressing, filtering, job, path, rendezvous, runtime
 
 __all__ = ["FAULTS", "TABLES", "Fault", "Way"]
 
-TABLES = (filtering.FAULTS, addressing.FAULTS, rendezvous.FAULTS, path.FAULTS, runtime.FAULTS)
+TABLES = (
+    filtering.FAULTS,
+    addressing.FAULTS,
+    rendezvous.FAULTS,
+    path.FAULTS,
+    runtime.FAULTS,
+    job.FAULTS,
+)
 
 FAULTS: dict[str, Fault] = {fault.id: fault for table in TABLES for fault in table}

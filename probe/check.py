@@ -43,7 +43,9 @@ def check(wish: Wish, say: Say, *, collective: bool) -> Iterator[Answer]:
     """
     environ = dict(os.environ)
     try:
-        with take_place(_with_run(wish, say), environ) as place:
+        with take_place(_with_run(wish, say), environ) as taken:
+            timeout_s = wish.collective_timeout_s or taken.collective_timeout_s
+            place = dataclasses.replace(taken, collective_timeout_s=timeout_s)
             bench = bench_for(place, say, signals=False)
             shown = place.local_rank == 0 and place.rank in (None, 0)
             diagnosis = prove(bench, environ, collective=collective)

@@ -51,6 +51,12 @@ def add_options(check: argparse.ArgumentParser) -> None:
         help="leave MASTER_PORT to a job that runs or starts; needs --no-collective",
     )
     check.add_argument("--timeout-s", type=_seconds, metavar="S", help="judge after S seconds (120)")
+    check.add_argument(
+        "--collective-timeout-s",
+        type=_seconds,
+        metavar="S",
+        help="time-out of torch's store and of each collective (30); try your job's own",
+    )
     check.add_argument("--no-collective", action="store_true", help="prove the network only, without torch")
     check.add_argument(
         "--run", dest="run_id", metavar="RUN", help="name of this check, the same on every member"
@@ -84,6 +90,7 @@ def wish_of(arguments: argparse.Namespace) -> Wish:
         address=arguments.address,
         master_port=arguments.master_port,
         deadline_s=arguments.timeout_s,
+        collective_timeout_s=arguments.collective_timeout_s,
         hostfile=arguments.hostfile,
         listens_on_master=not arguments.no_master_port,
     )

@@ -1,8 +1,9 @@
 """A real all_reduce over Gloo: the answer is known, then the time is taken. Imports torch.
 
 A worker process: `main` reads a CollectiveTask from its first argument and writes a
-CollectiveResult to the file named by its second, whatever happens, a hang included. It says
-on a descriptor when torch is imported, and begins when standard input says so.
+CollectiveResult to the file named by its second. On a descriptor it tells each step that it
+begins; it meets the others when standard input says so, and ends when that is closed. Asked by
+SIGUSR1 it writes where it stands. A hang is ended, and told, by the process that started it.
 """
 
 from __future__ import annotations
@@ -11,16 +12,20 @@ import dataclasses
 import faulthandler
 import json
 import os
+import signal
+import socket
 import statistics
 import sys
 import threading
 import time
 from datetime import timedelta
-from typing import Any, List, Optional
+from typing import Any, List, Optional, Tuple
 
 from cluster.serial import decode, encode
-from diagnosis.report import CollectiveResult, Verdict
-from probe.collective_process import GO, WATCHDOG_FACTOR, CollectiveTask
+from diagnosis.report import CollectiveResult, CollectiveStep, Verdict
+from probe.collective_process import GO, CollectiveTask
+from probe.limits import lower_descriptor_limit
+from probe.members import address_family
 
 # Elements of the known-answer rounds: one, one segment, several segments (Gloo cuts at 1 MiB).
 KNOWN_SIZES = (1, 1_000, 300_007)
@@ -32,99 +37,104 @@ _FLOAT32_BYTES = 4
 
 
 class Worker:
-    """One rank. Keeps what is known so far, so that the watchdog can write it."""
+    """One rank."""
 
     def __init__(self, task: CollectiveTask, answer: str, tell: int) -> None:
-        """tell: a descriptor; a byte there says that torch is imported."""
+        """tell: a descriptor; a line there says which step begins, and when."""
         self.task = task
         self._tell = tell
         self.result = CollectiveResult(outcome=Verdict.UNKNOWN, world_size=task.world_size)
         self._answer = answer
-        self._written = threading.Lock()
-        self._step = "import torch"
+        self._step = CollectiveStep.IMPORT
 
     def run(self) -> None:
-        """Watch over `_work`; the result is written once, by whoever is first."""
+        """Do the work and write the result, whatever becomes of it."""
         try:
             self._work()
         except ImportError as error:
             self._note(outcome=Verdict.UNKNOWN, error=f"torch cannot be imported: {error}")
         except Exception as error:  # noqa: BLE001 - whatever torch raises is the result
-            self._note(outcome=Verdict.FAIL, error=f"{self._step}: {type(error).__name__}: {error}"[:2000])
+            self._note(
+                outcome=Verdict.FAIL, error=f"{self._step.value}: {type(error).__name__}: {error}"[:2000]
+            )
         self._write()
-
-    def _watch(self) -> None:
-        limit_s = self.task.timeout_s * WATCHDOG_FACTOR
-        watchdog = threading.Timer(limit_s, self._give_up, (limit_s,))
-        watchdog.daemon = True
-        watchdog.start()
-
-    def _give_up(self, limit_s: float) -> None:
-        faulthandler.dump_traceback(sys.stderr)
-        self._note(outcome=Verdict.FAIL, error=f"{self._step}: no end within {limit_s:g} s")
-        self._write()
-        os._exit(1)  # torch's threads cannot be interrupted
 
     def _note(self, **changes: Any) -> None:
         self.result = dataclasses.replace(self.result, **changes)
 
+    def _begin(self, step: CollectiveStep) -> None:
+        self._step = step
+        os.write(self._tell, f"{step.value} {time.time():.6f}\n".encode())
+
     def _write(self) -> None:
-        if not self._written.acquire(blocking=False):
-            return
         unfinished = f"{self._answer}.part"
         with open(unfinished, "w", encoding="utf-8") as file:
             json.dump(encode(self.result), file)
         os.replace(unfinished, self._answer)
 
     def _work(self) -> None:
+        self._begin(CollectiveStep.IMPORT)
         import torch  # noqa: PLC0415 - where it is missing, that is a result too
         import torch.distributed as dist  # noqa: PLC0415 - as above
 
         self._note(torch_version=str(torch.__version__))
-        self._step = "wait for the other members"
-        os.write(self._tell, b"1")
-        if sys.stdin.buffer.read() != GO:
+        lower_descriptor_limit(self.task.open_files)
+        self._begin(CollectiveStep.READY)
+        if sys.stdin.buffer.readline() != GO:
             raise RuntimeError("was not told to begin")
-        self._watch()
+        threading.Thread(target=_end_with_the_starter, daemon=True).start()
         started = time.perf_counter()
-        self._step = "rendezvous"
         self._meet(dist)
         self._note(init_s=round(time.perf_counter() - started, 4), world_size=dist.get_world_size())
-        self._step = "all_reduce with a known answer"
-        wrong = self._wrong_values(torch, dist)
-        if wrong is None:
-            self._step = "measured all_reduce"
-            wrong = self._measure(torch, dist)
-        self._note(outcome=Verdict.FAIL if wrong else Verdict.PASS, wrong_values=wrong)
-        self._step = "shutdown"
+        self._begin(CollectiveStep.BARRIER)
+        # Without a time-out of its own it takes torch's default of 30 minutes, whatever the group's is.
+        dist.monitored_barrier(timeout=timedelta(seconds=self.task.timeout_s), wait_all_ranks=True)
+        self._begin(CollectiveStep.ALL_REDUCE)
+        self._known_answers(torch, dist)
+        self._begin(CollectiveStep.MEASURE)
+        self._measure(torch, dist)
+        self._note(outcome=Verdict.FAIL if self.result.wrong_values else Verdict.PASS)
+        self._begin(CollectiveStep.SHUTDOWN)
         dist.destroy_process_group()
 
     def _meet(self, dist: Any) -> None:
-        task = self.task
-        timeout = timedelta(seconds=task.timeout_s)
-        if task.by_environment:
-            dist.init_process_group("gloo", init_method="env://", timeout=timeout)
-            return
-        store = dist.TCPStore(
-            task.master_address, task.master_port, task.world_size, task.rank == 0, timeout=timeout
-        )
-        dist.init_process_group(
-            "gloo", store=store, rank=task.rank, world_size=task.world_size, timeout=timeout
-        )
+        """The store first and the mesh then, as init_process_group does it, so that a hang has a place."""
+        timeout = timedelta(seconds=self.task.timeout_s)
+        self._begin(CollectiveStep.STORE)
+        url, rank, world_size = self._rendezvous()
+        store, rank, world_size = next(dist.rendezvous(url, rank, world_size, timeout=timeout))
+        store.set_timeout(timeout)
+        self._begin(CollectiveStep.CONNECT)
+        store = dist.PrefixStore("default_pg", store)
+        dist.init_process_group("gloo", store=store, rank=rank, world_size=world_size, timeout=timeout)
 
-    def _wrong_values(self, torch: Any, dist: Any) -> Optional[str]:
+    def _rendezvous(self) -> Tuple[str, int, int]:
+        """(url, rank, world size) for torch; -1 = the environment tells."""
+        task = self.task
+        if task.by_environment:
+            return "env://", -1, -1
+        host = task.master_address
+        if address_family(host) == socket.AF_INET6:
+            host = f"[{host}]"
+        return f"tcp://{host}:{task.master_port}", task.rank, task.world_size
+
+    def _known_answers(self, torch: Any, dist: Any) -> None:
         """Each rank gives (rank + 1) x ramp; the sum is n (n + 1) / 2 x ramp, exact in float64."""
         rank, world_size = dist.get_rank(), dist.get_world_size()
         for size in KNOWN_SIZES:
             ramp = torch.arange(1, size + 1, dtype=torch.float64) % RAMP + 1
             values = ramp * (rank + 1)
             dist.all_reduce(values)
-            wrong = _first_difference(values, ramp * (world_size * (world_size + 1) // 2))
-            if wrong:
-                return wrong
-        return None
+            self._compare(values, ramp * (world_size * (world_size + 1) // 2))
 
-    def _measure(self, torch: Any, dist: Any) -> Optional[str]:
+    def _compare(self, values: Any, expected: Any) -> None:
+        """Keep the first wrong value, and go on: one that leaves would make the others fail, too."""
+        wrong = None if self.result.wrong_values else _first_difference(values, expected)
+        if wrong:
+            self._note(outcome=Verdict.FAIL, wrong_values=wrong)
+            self._write()
+
+    def _measure(self, torch: Any, dist: Any) -> None:
         rank, world_size = dist.get_rank(), dist.get_world_size()
         values = torch.empty(max(1, self.task.bytes // _FLOAT32_BYTES), dtype=torch.float32)
         expected = torch.full_like(values, world_size * (world_size + 1) // 2)
@@ -140,9 +150,7 @@ class Worker:
                 slowest = torch.tensor([times[0]], dtype=torch.float64)
                 dist.all_reduce(slowest, op=dist.ReduceOp.MAX)  # all ranks must agree on the count
                 rounds = max(1, min(MAX_ROUNDS, int(MEASURE_S / max(float(slowest[0]), 1e-6))))
-                wrong = _first_difference(values, expected)
-                if wrong:
-                    return wrong
+                self._compare(values, expected)
         time_s = statistics.median(times[1:])
         size = values.numel() * _FLOAT32_BYTES
         algbw = size * 8 / time_s / 1e9
@@ -152,7 +160,7 @@ class Worker:
             algbw_gbit_per_s=round(algbw, 4),
             busbw_gbit_per_s=round(algbw * 2 * (world_size - 1) / world_size, 4),
         )
-        return _first_difference(values, expected)
+        self._compare(values, expected)
 
 
 def _first_difference(values: Any, expected: Any) -> Optional[str]:
@@ -167,9 +175,17 @@ def _first_difference(values: Any, expected: Any) -> Optional[str]:
     )
 
 
+def _end_with_the_starter() -> None:
+    """End when standard input is closed: nobody reads the result any more, and others must not wait."""
+    os.read(sys.stdin.fileno(), 1)  # not through sys.stdin, whose lock an interpreter that ends would want
+    os._exit(1)
+
+
 def main() -> None:
-    """The worker: argv is TASK_JSON RESULT_FILE DESCRIPTOR."""
+    """The worker: argv is TASK_JSON RESULT_FILE DESCRIPTOR STACK_FILE."""
     task = decode(CollectiveTask, json.loads(sys.argv[1]))
+    stack = open(sys.argv[4], "w", encoding="utf-8")  # noqa: SIM115 - faulthandler writes to it at any time
+    faulthandler.register(signal.SIGUSR1, file=stack, all_threads=True)
     if task.interface:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", task.interface)
     worker = Worker(task, sys.argv[2], int(sys.argv[3]))

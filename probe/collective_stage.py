@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from typing import Mapping, Tuple
+from typing import Mapping, Set, Tuple
 
 from diagnosis.report import CollectiveResult, Diagnosis, NodeReport, Verdict
 from probe.alone import without_meeting
 from probe.board import BoardError
-from probe.collective_process import CollectiveTask, run_in_process
+from probe.collective_process import CollectiveTask, Others, run_in_process
 from probe.interfaces import interface_of, read_interfaces
 from probe.members import Member
 from probe.preflight import torch_version
@@ -22,13 +22,13 @@ from probe.rows import (
     dump,
     read_reports,
     read_verdict,
+    row_names,
 )
 from probe.run import StageClock, await_rows, await_verdict, turn
 from probe.verdict import COLLECTIVE, MESH, Bench, counted, holds, settle
 
-# Of torch's rendezvous and of each collective. Members start together, so this covers an
-# import of torch on a busy machine and the slowest link, not a download.
-COLLECTIVE_TIMEOUT_S = 30.0
+# What is left of a stage's time when a rank that hangs is ended: to look at it, to post its row.
+END_MARGIN_S = 10.0
 
 
 def prove_collective(bench: Bench, environ: Mapping[str, str], unable: str = "") -> Diagnosis:
@@ -91,7 +91,8 @@ def _await_ready(bench: Bench, clock: StageClock) -> bool:
         clock.deadline - clock.rows_patience_s,
     )
     clock.lap("ready")
-    return all_ready(listing)
+    # A result that is there already is that of a member which waited for this one in vain.
+    return all_ready(listing) and not listing.having(COLLECTIVE_ROW)
 
 
 def _collective(
@@ -109,11 +110,38 @@ def _collective(
         master_port=place.master_port or 0,
         interface=interface_of(place.address, read_interfaces()) or "",
         bytes=place.collective_bytes,
-        timeout_s=COLLECTIVE_TIMEOUT_S,
+        timeout_s=place.collective_timeout_s,
         by_environment=place.launcher,
     )
     variables = {**environ, **place.variables}
-    return run_in_process(task, variables, bench.say, lambda: _await_ready(bench, clock))
+    others = Others(ready=lambda: _await_ready(bench, clock), failed=_Failures(bench).any)
+    limit_s = max(task.timeout_s, clock.deadline - time.monotonic() - END_MARGIN_S)
+    return run_in_process(task, variables, bench.say, others, limit_s)
+
+
+class _Failures:
+    """Whether another member has posted that its all_reduce failed. Each row is read once."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+        self._passed: Set[str] = set()
+
+    def any(self) -> bool:
+        board, say = self._bench.place.board, self._bench.say
+        try:
+            names = row_names(Listing(names=board.names()), (COLLECTIVE_ROW,))
+        except BoardError as error:
+            say(f"meeting place: {error}")
+            return False
+        for name in names:
+            if name in self._passed:
+                continue
+            for row in read_reports(board, (name,), say):
+                if row.collective is not None and row.collective.outcome is not Verdict.PASS:
+                    say(f"collective: {row.name} ({row.address}) has failed")
+                    return True
+                self._passed.add(name)
+        return False
 
 
 def _rank_0(members: Tuple[Member, ...]) -> Member:

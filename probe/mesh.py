@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import errno
-import resource
 import threading
 import time
 from types import TracebackType
@@ -19,6 +18,7 @@ from cluster.ports import PortRange
 from diagnosis.report import ConnectOutcome, Listener, PairProbe, PortKind
 from probe import outcome
 from probe.echo import Echo
+from probe.limits import raise_descriptor_limit
 from probe.members import Member, address_family
 from probe.plan import ProbeTarget, candidates, spread_ports
 from probe.ports_held import holder_of
@@ -69,7 +69,7 @@ class Mesh:
         self._thread = threading.Thread(target=self._loop.run_forever, name="mesh", daemon=True)
 
     def __enter__(self) -> Mesh:
-        raise_descriptor_limit()
+        raise_descriptor_limit(_SPARE_DESCRIPTORS)
         self._thread.start()
         try:
             self.listeners = self._run(self._open())
@@ -235,14 +235,6 @@ async def probe(target: ProbeTarget, turns: outcome.Turns) -> PairProbe:
 def _rounded(seconds: float) -> float:
     """To a microsecond: more digits would only make the row longer."""
     return round(seconds, 6)
-
-
-def raise_descriptor_limit() -> None:
-    """Raise this process's soft limit of open files to the hard one, as far as probes can need."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _SPARE_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _SPARE_DESCRIPTORS)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def peak_memory_bytes() -> Optional[int]:

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 DEFAULT_MASTER_PORT = 29500
 # Of a check by hand: long enough for someone to start it on every node.
 DEFAULT_DEADLINE_S = 120.0
+# Of torch's rendezvous and of each collective. Members start together, so this covers the slowest
+# link, not a download.
+COLLECTIVE_TIMEOUT_S = 30.0
 
 
 class DiscoverError(Exception):
@@ -70,6 +73,7 @@ class Place:
     master_address: Optional[str] = None
     deadline_s: float = DEFAULT_DEADLINE_S
     collective_bytes: int = 64 * 1024 * 1024
+    collective_timeout_s: float = COLLECTIVE_TIMEOUT_S
     serves: bool = False  # this process serves the meeting place
     launcher: bool = False  # torch is to use the environment (with `variables`)
     listens_on_master: bool = True
@@ -89,6 +93,7 @@ class Wish:
     address: Optional[str] = None
     master_port: Optional[int] = None
     deadline_s: Optional[float] = None
+    collective_timeout_s: Optional[float] = None
     hostfile: Optional[str] = None
     listens_on_master: bool = True
     config_path: str = CONFIG_PATH

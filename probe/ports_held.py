@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import Optional, Set
+from typing import Optional
 
-_LISTEN = "0A"
+from probe.sockets import LISTEN, inodes_of, tcp_sockets
 
 
 def holder_of(port: int) -> Optional[str]:
@@ -13,43 +13,18 @@ def holder_of(port: int) -> Optional[str]:
 
     Another user's sockets can only be matched to their process by root.
     """
-    inodes = _listening_inodes(port)
+    inodes = {item.inode for item in tcp_sockets() if item.state == LISTEN and item.local[1] == port}
     if not inodes:
         return None
     for pid in filter(str.isdigit, os.listdir("/proc")):
-        if _holds(pid, inodes):
-            return f"pid {pid} ({_read(f'/proc/{pid}/comm').strip()})"
+        if inodes & inodes_of(pid):
+            return f"pid {pid} ({_name(pid)})"
     return None
 
 
-def _listening_inodes(port: int) -> Set[str]:
-    found = set()
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        for line in _read(table).splitlines()[1:]:
-            fields = line.split()
-            if len(fields) > 9 and fields[3] == _LISTEN and int(fields[1].rpartition(":")[2], 16) == port:
-                found.add(f"socket:[{fields[9]}]")
-    return found
-
-
-def _holds(pid: str, inodes: Set[str]) -> bool:
-    folder = f"/proc/{pid}/fd"
+def _name(pid: str) -> str:
     try:
-        names = os.listdir(folder)
-    except OSError:  # gone meanwhile, or another user's
-        return False
-    for name in names:
-        try:
-            if os.readlink(f"{folder}/{name}") in inodes:
-                return True
-        except OSError:
-            continue
-    return False
-
-
-def _read(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
+        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
+            return file.read().strip()
     except OSError:
         return ""

@@ -55,6 +55,7 @@ FAULTS: tuple[Fault, ...] = (
         expected=(("hostname-loopback", "node:2"),),
         injection=own_name(2, "127.0.1.1"),
         at_boot=True,
+        collective=True,
     ),
     Fault(
         id="hostname-unresolvable",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from diagnosis.nodes import COLLECTIVE_LOG
+from diagnosis.collective import COLLECTIVE_LOG
 from diagnosis.report import Verdict
 from tests.diagnosis.builders import all_reduce, change, diagnose, healthy, suspected
 

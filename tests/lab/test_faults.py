@@ -144,7 +144,7 @@ def test_a_fault_raises_exactly_its_causes(stage: Stage, fault: Fault) -> None:
     """These causes at these subjects and no candidates; its own commands mend what they can."""
     scene = stage.scene
     with fault.provoked(scene):
-        found = fault.check(scene, collective=fault.id == "hostname-loopback")
+        found = fault.check(scene)
         assert named(found) == sorted(fault.expected)
         assert (found.verdict, found.candidates, found.exposed) == (fault.verdict, (), ())
         if fault.commands_mend:

@@ -4,63 +4,17 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import signal
-import socket
-import threading
 import time
-from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from diagnosis.report import CollectiveResult, Verdict
+from diagnosis.report import STEP_ORDER, CollectiveStep, Verdict
 from probe import collective_process
 from probe.collective import _first_difference
-from probe.collective_process import CollectiveTask, run_in_process
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
-
-
-def run_ranks(
-    count: int,
-    world_size: int,
-    act: Callable[[int, int], None] | None = None,
-    *,
-    size: int = 1024,
-    timeout_s: float = 30.0,
-    ready: bool = True,
-) -> dict[int, CollectiveResult]:
-    """Ranks 0 to count - 1 of a world, each in its process; `act(rank, pid)` once it has started."""
-    port = free_port()
-    results: dict[int, CollectiveResult] = {}
-
-    def one(rank: int) -> None:
-        task = CollectiveTask(
-            rank=rank,
-            world_size=world_size,
-            master_address="127.0.0.1",
-            master_port=port,
-            interface="lo",
-            bytes=size,
-            timeout_s=timeout_s,
-        )
-
-        def say(text: str) -> None:
-            pid = re.search(r"pid (\d+)", text)
-            if act is not None and pid:
-                act(rank, int(pid[1]))
-
-        results[rank] = run_in_process(task, dict(os.environ), say, lambda: ready)
-
-    threads = [threading.Thread(target=one, args=(rank,)) for rank in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return results
+from tests.probe.ranks import other_way, run_ranks
 
 
 def test_two_ranks_agree_on_the_known_answer_and_measure() -> None:
@@ -74,36 +28,119 @@ def test_two_ranks_agree_on_the_known_answer_and_measure() -> None:
         assert result.busbw_gbit_per_s == result.algbw_gbit_per_s
 
 
+def test_every_step_is_told_with_its_time() -> None:
+    """All steps of a good run, in their order, and an exit of 0 without a word of torch's."""
+    result = run_ranks(2, 2)[1]
+    assert list(result.steps) == [step.value for step in STEP_ORDER]
+    assert sorted(result.steps.values()) == list(result.steps.values())
+    assert time.time() - 300 < result.steps[CollectiveStep.IMPORT.value] < time.time()
+    assert result.process is not None
+    assert (result.process.exit_status, result.log) == (0, ())
+
+
 def test_a_missing_rank_is_a_fail_with_torchs_words() -> None:
     """One of two came: the store's own words say so, after its time-out."""
     (result,) = run_ranks(1, 2, timeout_s=3.0).values()
     assert result.outcome is Verdict.FAIL
-    assert "1/2 clients joined" in (result.error or "")
+    assert re.match(r"store: DistStoreError: Timed out .* 1/2 clients joined", result.error or "")
+    assert result.step is CollectiveStep.STORE
 
 
 def test_members_that_never_come_are_unknown_not_a_fail() -> None:
     """Where not everybody got as far as torch, no rank waits inside it, and nothing is claimed."""
     (result,) = run_ranks(1, 2, ready=False).values()
     assert (result.outcome, result.error) == (Verdict.UNKNOWN, "not every member came to the collective")
-
-
-def test_a_hang_is_ended_by_the_watchdog(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker that torch never returns to writes its result itself and names the step."""
-    monkeypatch.setattr(collective_process, "WATCHDOG_FACTOR", 5)
-    started = time.monotonic()
-    (result,) = run_ranks(1, 2, timeout_s=0.1).values()
-    assert result.outcome is Verdict.FAIL
-    assert re.match(r"rendezvous: ", result.error or "")
-    assert time.monotonic() - started < 20
+    assert result.step is CollectiveStep.READY
 
 
 def test_a_killed_worker_is_told_with_its_signal() -> None:
     """SIGKILL, as the kernel sends it when memory runs out, is no silence."""
-    (result,) = run_ranks(1, 2, act=lambda _, pid: os.kill(pid, signal.SIGKILL)).values()
-    assert (result.outcome, result.error) == (
-        Verdict.FAIL,
-        "the collective's process was ended by SIGKILL (out of memory? see dmesg); last lines: none",
+
+    def kill(text: str) -> None:
+        found = re.search(r"pid (\d+)", text)
+        assert found is not None
+        os.kill(int(found[1]), signal.SIGKILL)
+
+    (result,) = run_ranks(1, 2, say=kill).values()
+    assert result.outcome is Verdict.FAIL
+    assert (result.error or "").endswith("the collective's process was ended by SIGKILL")
+    assert result.process is not None
+    assert result.process.exit_status == -signal.SIGKILL
+
+
+def test_a_rank_that_ends_without_a_word_is_told_with_its_status(tmp_path: Path) -> None:
+    """It exits in the middle of the job: its status and how far it had come; the other one lost it."""
+    leaves = other_way(tmp_path, "barrier", "os._exit(7)")
+    results = run_ranks(2, 2, {1: leaves}, timeout_s=10)
+    left = results[1]
+    assert left.error == "measured all_reduce: the collective's process ended with 7 and without a result"
+    assert left.process is not None
+    assert left.process.exit_status == 7
+    assert re.search(r"Connection (closed|reset) by peer", results[0].error or "")
+
+
+def test_a_stopped_rank_is_seen_and_ended(tmp_path: Path) -> None:
+    """SIGSTOP in the all_reduce: state T and unread bytes, long before the others' time-out."""
+    large = "if args[0].numel() > 10**6: {}\nreal(*args, **kwargs)"
+    stops = other_way(tmp_path / "1", "all_reduce", large.format("os.kill(os.getpid(), signal.SIGSTOP)"))
+    comes_after = other_way(tmp_path / "0", "all_reduce", large.format("time.sleep(1)"))
+    started = time.monotonic()
+    ways = {0: comes_after, 1: stops}
+    stopped = run_ranks(2, 2, ways, size=8 * 1024 * 1024, timeout_s=60)[1]
+    assert time.monotonic() - started < 50
+    assert stopped.outcome is Verdict.FAIL
+    assert re.search(r"ended by the probe: it was stopped by a signal for [56] s", stopped.error or "")
+    seen = stopped.process
+    assert seen is not None
+    assert (seen.exit_status, seen.state, stopped.step) == (None, "T", CollectiveStep.MEASURE)
+    assert seen.receive_queue_bytes is not None
+    assert seen.receive_queue_bytes > 0
+    assert seen.connections is not None
+    assert seen.connections > 0
+
+
+def test_a_rank_that_hangs_says_where_once_another_one_failed(tmp_path: Path) -> None:
+    """It waits for something else: the others time out, and it is ended with where its Python stood."""
+    waits = other_way(tmp_path, "monitored_barrier", "time.sleep(600)")
+    started = time.monotonic()
+    results = run_ranks(2, 2, {1: waits}, timeout_s=3, tell_each_other=True)
+    assert time.monotonic() - started < 60
+    assert re.search(r"Ranks 1 failed to pass monitoredBarrier in 3000 ms", results[0].error or "")
+    assert re.search(r"ended by the probe: another member had failed \d+ s before", results[1].error or "")
+    seen = results[1].process
+    assert seen is not None
+    assert (seen.exit_status, seen.state) == (None, "S")
+    assert re.match(r'File ".*/sitecustomize.py", line \d+ in other', seen.stack[0])
+    assert seen.idle_s is not None
+    assert seen.idle_s > 3
+
+
+def test_a_hang_alone_is_ended_after_the_time_that_is_given(tmp_path: Path) -> None:
+    """Nobody else says anything: the limit of the stage holds, and the step is named."""
+    waits = other_way(tmp_path, "rendezvous", "time.sleep(600)")
+    started = time.monotonic()
+    (result,) = run_ranks(1, 2, {0: waits}, patience_s=4).values()
+    assert time.monotonic() - started < 40
+    assert result.error == (
+        "store: the collective's process did not end and was ended by the probe: no end within 4 s"
     )
+
+
+def test_a_wrong_number_is_told_also_when_the_rank_hangs_later(tmp_path: Path) -> None:
+    """The value is written at once, so that nothing that follows can hide it."""
+    flips = other_way(tmp_path, "all_reduce", "real(*args, **kwargs)\nargs[0][-1] += 1\ntime.sleep(2)")
+    (result, _) = (run_ranks(2, 2, {0: flips}, patience_s=3)[rank] for rank in (0, 1))
+    assert (result.outcome, result.wrong_values) == (Verdict.FAIL, "element 0 of 1 is 7, not 6 (1 differ)")
+
+
+def test_torch_gets_the_limit_of_open_files_that_a_job_would_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The probe raises its own limit; the worker has the first one, and torch says when it is too low."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    monkeypatch.setattr(collective_process, "started_with", lambda: (20, hard))
+    results = run_ranks(2, 2, timeout_s=5, tell_each_other=True)
+    assert any("Too many open files" in (result.error or "") for result in results.values())
 
 
 def test_a_wrong_number_is_found_wherever_it_stands() -> None:
