@@ -41,6 +41,11 @@ class Clocks:
         self.pairs = _measured(members)
         self.offsets = _from_the_middle(len(members), self.pairs)
 
+    def offset_s(self, place: int) -> Optional[float]:
+        """A member's clock minus the middle one's; None where nobody could read it."""
+        offset = self.offsets.get(place)
+        return round(offset.offset_s, 6) if offset is not None else None
+
     def off(self) -> Tuple[int, ...]:
         """Places whose clocks are certainly further off than `SKEW_S`."""
         return tuple(place for place in sorted(self.offsets) if self.offsets[place].beyond(SKEW_S))

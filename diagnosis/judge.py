@@ -18,6 +18,7 @@ from diagnosis.causes import ORDER, cause, finding
 from diagnosis.collective import slowest
 from diagnosis.launch import judge_launch
 from diagnosis.leftover import judge_leftover
+from diagnosis.loss import judge_loss
 from diagnosis.master import judge_master
 from diagnosis.membership import Expectation, take_roll
 from diagnosis.names import judge_names, unread_names
@@ -59,7 +60,7 @@ def judge(
         snapshot: the account's rules, where they could be read.
     """
     case = Case(take_roll(reports, expectation), expectation, snapshot)
-    mesh = total((judge_own_host(case), judge_timeouts(case), judge_answers(case)))
+    mesh = total((judge_own_host(case), judge_timeouts(case), judge_answers(case), judge_loss(case)))
     around = total(look(case) for look in _AROUND)
     nodes = judge_nodes(case)
     others = _unique((*around.causes, *nodes.causes))
@@ -256,7 +257,7 @@ def _node_verdicts(
     suspected = _by_rank(case, candidates, lambda item: item.subject)
     open_lines = _by_rank(case, unanswered, lambda line: line.split(": ")[0])
     found = []
-    for member in case.members:
+    for place, member in enumerate(case.members):
         here, lines = named[member.rank], open_lines[member.rank]
         perhaps = bool(suspected[member.rank])
         notes = [item.id for item in here[:1]] + ["undetermined"] * perhaps
@@ -269,6 +270,7 @@ def _node_verdicts(
                 verdict=Verdict.FAIL if here or perhaps else Verdict.UNKNOWN if lines else Verdict.PASS,
                 member_id=member.member_id,
                 note=notes[0] if notes else "",
+                clock_offset_s=case.clocks.offset_s(place),
             )
         )
     return tuple(found)

@@ -55,6 +55,14 @@ class ReachabilityMatrix:
                 destination = self._place.get(probe.destination)
                 if destination is not None and destination != place:
                     self.probes[Flow(place, destination, probe.port, probe.kind)] = probe
+        self.streams = {
+            (place, self._place[stream.destination]): stream
+            for place, member in enumerate(self.members)
+            for stream in ((member.report.streams or ()) if member.report else ())
+            if self._place.get(stream.destination, place) != place
+            and stream.lost is not None
+            and stream.segments
+        }
         self.by_pair: Dict[Pair, List[Flow]] = {}
         for flow in self.probes:
             self.by_pair.setdefault(flow.pair, []).append(flow)
@@ -195,9 +203,15 @@ class ReachabilityMatrix:
                     destination=self.members[destination].rank,
                     outcomes=outcomes,
                     round_trip_s=min(trips) if trips else None,
+                    lost_share=self.lost_share((source, destination)),
                 )
             )
         return tuple(found)
+
+    def lost_share(self, pair: Pair) -> Optional[float]:
+        """Of the segments that this pair's stream sent; None where there was none."""
+        stream = self.streams.get(pair)
+        return (stream.lost or 0) / stream.segments if stream is not None else None
 
     def held_ports(self) -> Iterator[Tuple[Member, Listener]]:
         """MASTER_PORT listeners that could not be opened because somebody else holds the port."""

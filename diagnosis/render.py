@@ -129,6 +129,7 @@ def document(diagnosis: Diagnosis) -> Dict[str, Any]:
                 "destination": pair.destination,
                 "outcomes": encode(pair.outcomes),
                 "round_trip_s": pair.round_trip_s,
+                "lost_share": pair.lost_share,
             }
             for pair in diagnosis.pairs
         ],

@@ -98,6 +98,22 @@ class PairProbe:
 
 
 @dataclass(frozen=True)
+class PathStream:
+    """Data sent to one peer at a gentle pace, in small segments: what got lost on the way.
+
+    segments: as sent, repeated ones included. lost: those that had to be sent again and that the peer
+        had not had yet, as its kernel tells; None = this kernel does not tell.
+    complete: the peer took all of it in time.
+    """
+
+    destination: str
+    segments: int
+    lost: Optional[int]
+    complete: bool
+    time_s: float
+
+
+@dataclass(frozen=True)
 class Route:
     """The interfaces that packets to one peer leave by; "" = there is no route, None = not looked at.
 
@@ -273,6 +289,7 @@ class NodeReport:
     host: Optional[HostFacts] = None
     listeners: Optional[Tuple[Listener, ...]] = None
     probes: Optional[Tuple[PairProbe, ...]] = None
+    streams: Optional[Tuple[PathStream, ...]] = None
     routes: Optional[Dict[str, Route]] = None  # by the peer's address
     contacts: Optional[Tuple[Contact, ...]] = None  # None = no launcher's variables, or not looked at
     collective: Optional[CollectiveResult] = None
@@ -303,16 +320,21 @@ class NodeVerdict:
     verdict: Verdict
     member_id: str = ""
     note: str = ""
+    clock_offset_s: Optional[float] = None  # its clock minus the middle one of the members'; None = not read
 
 
 @dataclass(frozen=True)
 class PairVerdict:
-    """One ordered pair. outcomes: port -> ConnectOutcome value; None = not attempted."""
+    """One ordered pair. outcomes: port -> ConnectOutcome value; None = not attempted.
+
+    lost_share: of the segments sent at a gentle pace; None = not looked at.
+    """
 
     source: int
     destination: int
     outcomes: Dict[str, Optional[ConnectOutcome]]
     round_trip_s: Optional[float] = None
+    lost_share: Optional[float] = None
 
 
 @dataclass(frozen=True)

@@ -65,9 +65,29 @@ def figures(diagnosis: Diagnosis) -> List[str]:
     trips = round_trips_ms(diagnosis.pairs)
     if trips is not None:
         lines.append("round trip: best {:.2f} ms, median {:.2f} ms, worst {:.2f} ms".format(*trips))
+    lines += [line for line in (_loss_line(diagnosis), _clocks_line(diagnosis)) if line]
     if diagnosis.collective is not None:
         lines.append(collective_line(diagnosis.collective))
     return lines
+
+
+def _loss_line(diagnosis: Diagnosis) -> str:
+    """The worst pair's share of lost packets, and how many pairs were looked at."""
+    shares = [pair.lost_share for pair in diagnosis.pairs if pair.lost_share is not None]
+    if not shares:
+        return "lost packets: not looked at" if diagnosis.pairs else ""
+    looked_at = f"{len(shares)} of {len(diagnosis.pairs)} pairs looked at"
+    return f"lost packets: at most {100 * max(shares):.1f} % ({looked_at})"
+
+
+def _clocks_line(diagnosis: Diagnosis) -> str:
+    """How far the clocks are apart, as far as they were read."""
+    offsets = [node.clock_offset_s for node in diagnosis.nodes if node.clock_offset_s is not None]
+    if len(offsets) < 2:
+        return ""
+    apart_ms = 1000 * (max(offsets) - min(offsets))
+    of = "" if len(offsets) == len(diagnosis.nodes) else f" ({len(offsets)} of {len(diagnosis.nodes)} read)"
+    return f"clocks: within {apart_ms:.1f} ms of each other{of}"
 
 
 def headline(diagnosis: Diagnosis) -> str:

@@ -1,9 +1,11 @@
-"""What a listener of the probe says: the same bytes back, and in a small message also its clock.
+"""What a listener of the probe says: the same bytes back, its clock, or that it took what came.
 
 A small message is a question for the time: who answers writes when it came and when the answer
 left into its last bytes. With the asker's own two times that is NTP's exchange (RFC 5905,
 section 8), without one more round trip. What merely echoes (another release's listener, a
 proxy) leaves those bytes empty, and no clock is known then.
+
+Another small message announces data that is to be taken and not sent back (`probe/stream.py`).
 """
 
 from __future__ import annotations
@@ -22,6 +24,10 @@ _TIMES = struct.Struct("!dd")  # received, sent: seconds since the epoch by the 
 _ASKED_BYTES = len(_QUESTION) + _NONCE_BYTES
 SMALL_BYTES = _ASKED_BYTES + _TIMES.size
 _NO_TIMES = bytes(_TIMES.size)
+_ANNOUNCEMENT = b"fullmesh: take!\n"
+_COUNT = struct.Struct("!Q")
+_READY = b"fullmesh: ready\n"
+TAKEN = b"fullmesh: taken\n"
 
 
 @dataclass(frozen=True)
@@ -69,19 +75,39 @@ def clock_reading(received: bytes, sent_at: float, received_at: float) -> Option
     )
 
 
+def announcement(count: int) -> bytes:
+    """Says that so many bytes follow, which are to be taken in silence and answered by `TAKEN`."""
+    return _ANNOUNCEMENT + _COUNT.pack(count) + bytes(len(_READY))
+
+
+def is_ready(announced: bytes, received: bytes) -> bool:
+    """Whether the peer is one that takes them; another release's echoes them."""
+    return received == announced[: -len(_READY)] + _READY
+
+
 class Echo(asyncio.Protocol):
     """One accepted connection; `open_transports` lets the owner close what is left."""
 
     def __init__(self, open_transports: Set[asyncio.Transport]) -> None:
         self._open = open_transports
         self._transport: Optional[asyncio.Transport] = None
+        self._to_take = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # what create_server makes
         self._open.add(self._transport)
 
     def data_received(self, data: bytes) -> None:
-        if self._transport is not None:
+        if self._transport is None:
+            return
+        if self._to_take:
+            self._to_take -= min(len(data), self._to_take)
+            if not self._to_take:
+                self._transport.write(TAKEN)
+        elif len(data) == SMALL_BYTES and data.startswith(_ANNOUNCEMENT):
+            self._to_take = _COUNT.unpack_from(data, len(_ANNOUNCEMENT))[0]
+            self._transport.write(data[: -len(_READY)] + _READY)
+        else:
             self._transport.write(answer(data, time.time()))
 
     def connection_lost(self, _exc: Optional[Exception]) -> None:

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, Coroutine, Dict, List, Optional, Sequence, Set, Tuple, Type, TypeVar
 
 from cluster.ports import PortRange
-from diagnosis.report import ConnectOutcome, Listener, PairProbe, PortKind
+from diagnosis.report import ConnectOutcome, Listener, PairProbe, PathStream, PortKind
 from probe import outcome
 from probe.echo import Echo
 from probe.limits import raise_descriptor_limit
@@ -23,6 +23,7 @@ from probe.members import Member, address_family
 from probe.plan import ProbeTarget, candidates, spread_ports
 from probe.ports_held import holder_of
 from probe.routes import link_silent
+from probe.stream import StreamTarget, send_all
 from probe.torch_store import keys_in_store
 
 T = TypeVar("T")
@@ -103,6 +104,10 @@ class Mesh:
     def probe(self, plan: Sequence[ProbeTarget]) -> Tuple[PairProbe, ...]:
         """Make every planned probe; blocks until each has an outcome. Keeps the plan's order."""
         return self._run(self._probe_all(plan))
+
+    def stream(self, plan: Sequence[StreamTarget], members: int) -> Tuple[PathStream, ...]:
+        """Make every planned stream; blocks until each has ended."""
+        return self._run(send_all(plan, members))
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()

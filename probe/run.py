@@ -9,11 +9,13 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from typing import Dict, Mapping, Optional, Tuple, TypeVar
+from typing import Dict, Mapping, Optional, Sequence, Tuple, TypeVar
 
 from diagnosis.report import (
+    ConnectOutcome,
     Diagnosis,
     NodeReport,
+    PairProbe,
     StepFailure,
     Verdict,
 )
@@ -35,6 +37,7 @@ from probe.rows import (
     dump,
     read_verdict,
 )
+from probe.stream import plan_streams
 from probe.verdict import COLLECTIVE, MESH, Background, Bench, Nobody, Publisher, settle
 
 # Probing takes 2 s where every connection is dropped, 16 s where every one stays silent, and
@@ -99,12 +102,17 @@ def prove_mesh(bench: Bench, environ: Mapping[str, str]) -> Diagnosis:
             probes = mesh.probe(plan_probes(place.member_id, members))
             routes = read_routes(place.address, [member.address for member in members])
             clock.lap("mesh")
+            works = {peer for peer in report.members if all_connected(probes, peer)}
+            plan = [item for item in plan_streams(place.member_id, members) if item.destination in works]
+            streams = mesh.stream(plan, len(members))
+            clock.lap("streams")
             bad = sum(probe.outcome != "CONNECTED" for probe in probes)
             say(f"probed {len(members) - 1} peers, {len(probes)} connections, {bad} failed")
             report = dataclasses.replace(
                 report,
                 probes=probes,
                 routes=routes,
+                streams=streams,
                 contacts=_told(contacts, CONTACTS_PATIENCE_S, say) if contacts else None,
                 host=_told(facts, PREFLIGHT_PATIENCE_S, say),
                 finished_at=time.time(),
@@ -142,6 +150,11 @@ class StageClock:
         now = time.monotonic()
         self.laps[name] = round(now - self._lap, 3)
         self._lap = now
+
+
+def all_connected(probes: Sequence[PairProbe], peer: str) -> bool:
+    """Whether every probe of that peer was."""
+    return all(probe.outcome is ConnectOutcome.CONNECTED for probe in probes if probe.destination == peer)
 
 
 def _told(work: Background[T], patience_s: float, say: Say) -> Optional[T]:

@@ -68,8 +68,9 @@ CAUSES = (
         id="packet-loss",
         group=Group.PATH,
         title="packets are lost",
-        meaning="Retransmissions above the threshold make every collective as slow as its slowest link.",
-        decided_by="the share of retransmitted segments",
+        meaning="One message in a hundred waits for a retransmission timer (200 ms and more), and each "
+        "collective is as slow as its slowest message.",
+        decided_by="1 % of a gentle stream's segments, and at least 5, had to be sent again and had not come",
         seen_in=(LIVE,),
         remediation="Look for allowances that are exceeded, then for the path.",
         commands=("ethtool -S {interface} | grep allowance_exceeded", "ss -ti dst {peer_address}"),

@@ -27,6 +27,21 @@ FAULTS: tuple[Fault, ...] = (
         injection=DropBetween(pairs=((1, 3), (3, 1)), match="ip length > 1500"),
     ),
     Fault(
+        id="packet-loss",
+        title="every twentieth packet to and from node 2 is lost",
+        expected=(("packet-loss", "node:2"),),
+        injection=DropBetween(
+            pairs=tuple((a, b) for a in range(4) for b in range(4) if a != b and 2 in (a, b)),
+            match="numgen random mod 100 < 5",
+        ),
+    ),
+    Fault(
+        id="packet-loss-pair",
+        title="every twentieth packet between nodes 0 and 3 is lost",
+        expected=(("packet-loss", "pair:0>3"),),
+        injection=DropBetween(pairs=((0, 3), (3, 0)), match="numgen random mod 100 < 5"),
+    ),
+    Fault(
         id="host-unreachable",
         title="node 3 registers and is gone from the network",
         expected=(("host-unreachable", "node:3"),),

@@ -10,6 +10,7 @@ import pytest
 from diagnosis.case import Case
 from diagnosis.membership import take_roll
 from diagnosis.report import Verdict
+from diagnosis.words import figures
 from tests.diagnosis.builders import (
     STARTED_AT,
     Reports,
@@ -159,3 +160,13 @@ def test_a_probe_by_a_clock_that_is_ahead_was_not_late() -> None:
     readable = {(s, d) for s in range(4) for d in range(4) if {s, d} != {1, 3}}
     found = diagnose(clocked(rows, (0, 300.0, 0, 0), only=readable))
     assert named(found) == [("pair-blocked", "pair:1>3"), ("clock-skew", "node:1")]
+
+
+def test_the_answer_shows_how_far_clocks_are_apart() -> None:
+    """A figure of the report, and each node's offset in JSON; nothing where no clock was read."""
+    diagnosis = diagnose(clocked(healthy(), (0, 0.004, 0, 0)))
+    assert "clocks: within 4.0 ms of each other" in figures(diagnosis)
+    assert [node.clock_offset_s for node in diagnosis.nodes] == [0.0, 0.004, 0.0, 0.0]
+    assert not any("clocks" in line for line in figures(diagnose(healthy())))
+    part = diagnose(clocked(healthy(), (0, 0, 0, 0), only={(0, 1)}))
+    assert "clocks: within 0.0 ms of each other (2 of 4 read)" in figures(part)

@@ -134,6 +134,7 @@ def test_json_is_the_public_schema() -> None:
         "destination": 1,
         "outcomes": {"29500": "CONNECTED", "32768": "TIMED_OUT", "46884": "TIMED_OUT", "60999": "TIMED_OUT"},
         "round_trip_s": 0.0001,
+        "lost_share": None,
     }
     assert document["nodes"][0] == {
         "rank": 0,
@@ -142,6 +143,7 @@ def test_json_is_the_public_schema() -> None:
         "verdict": "FAIL",
         "member_id": "i-0",
         "note": "sg-only-master-port",
+        "clock_offset_s": None,
     }
 
 
