@@ -9,14 +9,10 @@ from __future__ import annotations
 
 import argparse
 import errno
-import json
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-import audit.cli
-import lab.cli
 import probe.cli
 from diagnosis.command_line import (
     EXIT_UNKNOWN,
@@ -26,13 +22,12 @@ from diagnosis.command_line import (
     complain,
     context_option,
     json_option,
+    read_spec,
     write_json,
 )
 
 if TYPE_CHECKING:
     from diagnosis.prerequisites import Check
-
-CHECKOUT = Path(__file__).resolve().parent
 
 EPILOG = """\
 examples:
@@ -45,7 +40,8 @@ exit codes: 0 PASS, 1 FAIL, 2 usage, 3 UNKNOWN (not looked at is never PASS)
 """
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser(command: str = "") -> argparse.ArgumentParser:
+    """The parser of every command; where `explain` is what will run, of the few beside it alone."""
     parser = argparse.ArgumentParser(
         prog="fullmesh",
         description="A PyTorch Gloo cluster on EC2 that is known to be good.",
@@ -53,6 +49,12 @@ def build_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    if command == "explain":
+        probe.cli.add_parsers(commands)
+        return parser
+    import audit.cli
+    import lab.cli
+
     for package in (lab.cli, probe.cli, audit.cli):
         package.add_parsers(commands)
     _add_causes(commands)
@@ -92,7 +94,7 @@ def _add_doctor(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 def _doctor(options: argparse.Namespace) -> int:
     from diagnosis import prerequisites
 
-    checks = _account_checks(options.context) if options.account else _machine_checks()
+    checks = _account_checks(options) if options.account else _machine_checks()
     text, status = prerequisites.answer(checks, as_json=options.json)
     sys.stdout.write(text)
     return status
@@ -104,23 +106,12 @@ def _machine_checks() -> list[Check]:
     return doctor.examine()
 
 
-def _account_checks(context: list[str]) -> list[Check]:
+def _account_checks(options: argparse.Namespace) -> list[Check]:
     import boto3
 
-    from cluster.spec import ClusterSpec, SpecError
     from stacks.account_check import examine_account
 
-    stored = json.loads((CHECKOUT / "cdk.json").read_text())["context"]
-    try:
-        overrides = dict(item.split("=", 1) for item in context)
-        spec = ClusterSpec.from_context(stored.get("cluster"), overrides)
-    except SpecError as error:
-        raise CommandError(str(error), EXIT_USAGE) from error
-    except ValueError:
-        raise CommandError(
-            f"-c takes KEY=VALUE, got {context}; for example -c cluster.nodes=8", EXIT_USAGE
-        ) from None
-    return examine_account(spec, boto3.Session())
+    return examine_account(read_spec(options), boto3.Session())
 
 
 def _causes(options: argparse.Namespace) -> int:
@@ -142,7 +133,8 @@ def _causes(options: argparse.Namespace) -> int:
 def main(argv: list[str] | None = None) -> int:
     if sys.stdout is None or sys.stderr is None:
         return EXIT_USAGE  # started with a closed standard stream: there is nowhere to answer
-    options = build_parser().parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    options = build_parser("".join(words[:1])).parse_args(words)
     try:
         status: int = options.run(options)
         sys.stdout.flush()

@@ -1,20 +1,16 @@
 """What every command of `fullmesh` shares: its help's shape, its exit statuses, how it answers.
 
-argparse, json and nothing more, so that --help answers at once.
+argparse and nothing more, so that --help and `explain` answer at once.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cluster.spec import ClusterSpec
-
-CHECKOUT = Path(__file__).resolve().parents[1]
 
 EXIT_USAGE, EXIT_UNKNOWN = 2, 3
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
@@ -57,9 +53,13 @@ def read_spec(options: argparse.Namespace) -> ClusterSpec:
     Raises:
         CommandError: a value of `-c`, or of cdk.json, cannot be.
     """
-    from cluster.spec import ClusterSpec, SpecError  # noqa: PLC0415 - not before a command runs
+    import json  # noqa: PLC0415 - not before a command runs
+    from pathlib import Path  # noqa: PLC0415
 
-    context = json.loads((CHECKOUT / "cdk.json").read_text(encoding="utf-8"))["context"]
+    from cluster.spec import ClusterSpec, SpecError  # noqa: PLC0415
+
+    stored = Path(__file__).resolve().parents[1] / "cdk.json"
+    context = json.loads(stored.read_text(encoding="utf-8"))["context"]
     wrong = [item for item in options.context if "=" not in item]
     if wrong:
         told = f"-c takes KEY=VALUE, got {wrong[0]!r}; for example -c cluster.nodes=8"
@@ -72,6 +72,8 @@ def read_spec(options: argparse.Namespace) -> ClusterSpec:
 
 
 def write_json(document: Any) -> None:
+    import json  # noqa: PLC0415 - not before a command runs
+
     sys.stdout.write(json.dumps(document, indent=2) + "\n")
 
 

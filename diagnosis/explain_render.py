@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, Dict, List
 
 from diagnosis.causes import CATALOGUE
@@ -22,6 +21,8 @@ def to_json(explanation: Explanation) -> str:
     """The whole answer; ids and data are stable, prose is not."""
     document: Dict[str, Any] = _plain(explanation)
     first = {"schema_version": document.pop("schema_version")}
+    import json  # noqa: PLC0415 - start-up time
+
     return json.dumps({**first, **document}, indent=2)
 
 

@@ -8,16 +8,15 @@ stdout holds the answer and nothing else; progress goes to stderr.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import sys
-import time
-import traceback
 from typing import TYPE_CHECKING, Callable, Optional, Sequence
 
 from diagnosis.command_line import EXIT_INTERRUPTED, EXIT_UNKNOWN, EXIT_USAGE, complain
 from probe import check_options
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from diagnosis.report import Diagnosis
     from probe.check import Answer
     from probe.rows import Say
@@ -102,7 +101,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     parser = argparse.ArgumentParser(
         prog="fullmesh.pyz", description="Prove that a Gloo cluster's network and collectives work."
     )
-    add_parsers(parser.add_subparsers(dest="command", metavar="COMMAND", required=True))
+    add_parsers(parser.add_subparsers(dest="command", metavar="COMMAND", required=True, prog=parser.prog))
     arguments = parser.parse_args(argv)
     status: int = arguments.run(arguments)
     return status
@@ -152,24 +151,26 @@ def _write(text: str) -> None:
 
 
 def _node_stage(arguments: argparse.Namespace) -> int:
+    from contextlib import nullcontext
+
     from probe import check
 
-    return _answered(lambda say: contextlib.nullcontext(check.node_stage(arguments.stage, say)), arguments)
+    return _answered(lambda say: nullcontext(check.node_stage(arguments.stage, say)), arguments)
 
 
 def _node_failed(arguments: argparse.Namespace) -> int:
+    from contextlib import nullcontext
+
     from probe import check
 
     output = _tail(arguments.output) if arguments.output else ""
     return _answered(
-        lambda say: contextlib.nullcontext(check.node_failed(arguments.step, arguments.status, output, say)),
+        lambda say: nullcontext(check.node_failed(arguments.step, arguments.status, output, say)),
         arguments,
     )
 
 
-def _answered(
-    stage: Callable[[Say], contextlib.AbstractContextManager[Answer]], arguments: argparse.Namespace
-) -> int:
+def _answered(stage: Callable[[Say], AbstractContextManager[Answer]], arguments: argparse.Namespace) -> int:
     """Run a stage with progress on stderr, print its answer, and turn the verdict into an exit status."""
     from probe.board import BoardError
     from probe.place import DiscoverError
@@ -184,6 +185,8 @@ def _answered(
     except KeyboardInterrupt:
         return complain("interrupted", EXIT_INTERRUPTED)
     except Exception:  # noqa: BLE001 - Python would exit with 1, which means FAIL here; a crash knows nothing
+        import traceback
+
         traceback.print_exc()
         return EXIT_UNKNOWN
 
@@ -200,6 +203,8 @@ def _show(answer: Answer, arguments: argparse.Namespace) -> int:
 
 def _progress() -> Say:
     """A line on stderr with the UTC time and the seconds since the start."""
+    import time
+
     started = time.monotonic()
 
     def say(text: str) -> None:
