@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,12 +19,6 @@ from lab.control_plane import backend, capacity
 from tests.lab.plane import Plane, free_port, running_plane
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture(scope="module")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
-    with running_plane(tmp_path_factory.mktemp("plane")) as running:
-        yield running
 
 
 def listening(pid: int) -> list[str]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.lab.plane import Plane, running_plane
+from tests.lab.plane import Plane
 
 IMAGE = "ami-0123456789abcdef0"
 
@@ -22,12 +21,6 @@ class Network:
     vpc: str
     subnet: str
     group: str
-
-
-@pytest.fixture(scope="module")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
-    with running_plane(tmp_path_factory.mktemp("plane")) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.lab.plane import Plane, running_plane
-
-
-@pytest.fixture(scope="module")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
-    with running_plane(tmp_path_factory.mktemp("plane")) as running:
-        yield running
+from tests.lab.plane import Plane
 
 
 @pytest.fixture(scope="module")

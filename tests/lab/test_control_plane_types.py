@@ -4,20 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from typing import Any
 
-import pytest
-
-from tests.lab.plane import Plane, running_plane
+from tests.lab.plane import Plane
 
 LAUNCH = {"ImageId": "ami-0123456789abcdef0", "InstanceType": "c6i.large"}
-
-
-@pytest.fixture(scope="module")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
-    with running_plane(tmp_path_factory.mktemp("plane")) as running:
-        yield running
 
 
 def network() -> dict[str, Any]:
