@@ -39,7 +39,7 @@ def to_terminal(explanation: Explanation) -> str:
     """For a person: verdict, causes with their lines and remedies, then what follows from them."""
     from diagnosis.prose import plain, shell_lines, wrapped  # noqa: PLC0415 - start-up time: JSON needs none
 
-    blocks = [_headline(explanation)]
+    blocks = ["\n".join(wrapped(_headline(explanation), hanging=2))]
     blocks += [_block(item) for item in explanation.causes]
     if explanation.consequences:
         ids = ", ".join(dict.fromkeys(item.id for item in explanation.consequences))
@@ -68,13 +68,13 @@ def _headline(explanation: Explanation) -> str:
 
 
 def _evidence(item: Explained) -> List[str]:
-    from diagnosis.prose import plain  # noqa: PLC0415 - as above
+    from diagnosis.prose import plain, wrapped  # noqa: PLC0415 - as above
 
     lines = []
     for place in item.evidence:
         text = plain(place.text)
         text = text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "..."
-        lines.append(f"    {plain(place.file)}:{place.line}: {text}")
+        lines += wrapped(f"{plain(place.file)}:{place.line}: {text}", indent=4, hanging=4)
     return lines
 
 
@@ -90,7 +90,7 @@ def _block(item: Explained) -> str:
 
 
 def _candidates(explanation: Explanation) -> str:
-    from diagnosis.prose import wrapped  # noqa: PLC0415 - as above
+    from diagnosis.prose import beside, wrapped  # noqa: PLC0415 - as above
 
     lines = []
     summary = ""
@@ -98,5 +98,5 @@ def _candidates(explanation: Explanation) -> str:
         if item.summary != summary:
             summary = item.summary
             lines += [*wrapped(summary, indent=2), *_evidence(item)]
-        lines.append(f"  {number}. {item.id:<26} {CATALOGUE[item.id].title}")
+        lines += beside(f"  {number}. {item.id}", CATALOGUE[item.id].title, 32)
     return "\n".join(lines)

@@ -18,14 +18,14 @@ def ascii_line(text: str) -> str:
     return " ".join("".join(char if " " <= char <= "~" else "?" for char in " ".join(text.split())).split())
 
 
-def wrapped(text: str, indent: int = 0, width: int = WIDTH) -> List[str]:
-    """Prose in lines of at most `width` columns; a longer word stays whole."""
+def wrapped(text: str, indent: int = 0, width: int = WIDTH, hanging: int = 0) -> List[str]:
+    """Prose in lines of at most `width` columns; a longer word stays whole. hanging: of all but the first."""
     margin = " " * indent
     return textwrap.wrap(
         plain(text),
         width=width,
         initial_indent=margin,
-        subsequent_indent=margin,
+        subsequent_indent=margin + " " * hanging,
         break_long_words=False,
         break_on_hyphens=False,
     )

@@ -13,18 +13,27 @@ import pytest
 import bench.__main__
 import cli
 import probe.cli
+from diagnosis import explain, explain_render, render
 from diagnosis.causes import CATALOGUE
 from diagnosis.prose import WIDTH, _shell_words
 from lab import demo_answer, doctor
 from lab.demo import DemoOptions
 from lab.progress import Progress
+from tests.diagnosis.builders import diagnose
+from tests.diagnosis.test_judge_answers import ANSWERS
 
 CHECKOUT = Path(__file__).resolve().parents[1]
+LOGS = sorted((CHECKOUT / "tests/diagnosis/explain_cases").rglob("*.log"))
 REPORT = re.compile(r"^<!-- report: (\S+) -->\n```text\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def wide(text: str) -> list[str]:
     return [line for line in text.splitlines() if len(line) > WIDTH]
+
+
+def breakable(text: str) -> list[str]:
+    """Those of `wide` that are more than one word to a shell: a path or a quoted program stays whole."""
+    return [line for line in wide(text) if len(_shell_words(line.removesuffix("\\"))) > 1]
 
 
 def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
@@ -75,8 +84,7 @@ def test_a_list_fits(arguments: list[str], capsys: pytest.CaptureFixture[str]) -
 def test_a_cause_fits(cause: str, capsys: pytest.CaptureFixture[str]) -> None:
     """One cause in full; only what a shell must read as one word may be longer."""
     assert cli.main(["causes", cause]) == 0
-    lines = wide(capsys.readouterr().out)
-    assert [line for line in lines if len(_shell_words(line.removesuffix("\\"))) > 1] == []
+    assert breakable(capsys.readouterr().out) == []
 
 
 def test_stored_reports_fit() -> None:
@@ -84,6 +92,23 @@ def test_stored_reports_fit() -> None:
     reports = dict(REPORT.findall((CHECKOUT / "README.md").read_text()))
     assert set(reports) == {"pass", "sg-only-master-port"}
     assert {name: wide(text) for name, text in reports.items()} == {"pass": [], "sg-only-master-port": []}
+
+
+@pytest.mark.parametrize("log", LOGS, ids=[log.stem for log in LOGS])
+def test_an_explanation_fits(log: Path) -> None:
+    """Lines of a log are quoted in 80 columns, too."""
+    shown = explain_render.to_terminal(explain.explain_files([str(log)]))
+    assert log.name in shown or "no fault" in shown or "nothing in these lines" in shown
+    assert breakable(shown) == []
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_a_verdict_fits(name: str) -> None:
+    """Reports of what went wrong between nodes, with evidence, candidates and commands."""
+    rows, _, _ = ANSWERS[name]
+    shown = render.to_terminal(diagnose(rows))
+    assert shown.startswith("FAIL  ")
+    assert breakable(shown) == []
 
 
 def test_what_to_try_next_fits() -> None:
