@@ -11,8 +11,8 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 from cluster.ports import PortRange
 from diagnosis.report import NodeReport
 
-# Member ids of launchers that give ranks: "rank-3".
-_CLAIMED_IN_ID = re.compile(r"rank-(\d+)$")
+# Member ids that tell a rank: "10.0.0.5-4242-rank-3", and "rank-3" of one that was never met.
+_CLAIMED_IN_ID = re.compile(r"(?:^|-)rank-(\d+)$")
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,12 @@ class Roster:
 
     @property
     def one_host(self) -> bool:
-        """Whether all members are on one host (one address, or all loopback): loopback is fair there."""
+        """Whether all members are on one host (one address, or all loopback): loopback is fair there.
+
+        One member alone does not tell where the others are.
+        """
+        if len(self.members) == 1 and self.absent:
+            return False
         addresses = {member.address for member in self.members}
         return len(addresses) <= 1 or all(is_loopback(address) for address in addresses)
 
@@ -159,5 +164,10 @@ def take_roll(reports: Sequence[NodeReport], expectation: Expectation) -> Roster
 def _claim(member_id: str, row: Optional[NodeReport]) -> Optional[int]:
     if row is not None and row.rank is not None:
         return row.rank
-    matched = _CLAIMED_IN_ID.match(member_id)
+    return rank_in_id(member_id)
+
+
+def rank_in_id(member_id: str) -> Optional[int]:
+    """The rank that a member id tells; None where it tells none."""
+    matched = _CLAIMED_IN_ID.search(member_id)
     return int(matched.group(1)) if matched else None

@@ -266,6 +266,7 @@ class NodeReport:
     member_id: unique and stable: the EC2 instance id, else "ADDRESS-PID", with "-rank-N" of a launcher.
     rank: claimed rank (torchrun, Slurm); None = to be given by sorted address.
     world_size: claimed world size, in members; None = the cluster's configuration decides.
+    nodes_expected: how many members were to meet, whoever said so.
     processes: claimed size of the job where a member runs several of its ranks; None = one each.
     members: member_id -> address as this node saw the cluster when it began to probe.
     listens_until: its listeners stay open for later peers until then, or until a verdict stands.
@@ -278,6 +279,7 @@ class NodeReport:
     schema_version: int = SCHEMA_VERSION
     rank: Optional[int] = None
     world_size: Optional[int] = None
+    nodes_expected: Optional[int] = None
     processes: Optional[int] = None
     master_address: Optional[str] = None
     master_port: Optional[int] = None

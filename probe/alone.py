@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Optional, Tuple
+import errno
+import ipaddress
+import socket
+from typing import List, Optional, Tuple
 
-from diagnosis.report import Diagnosis, NodeReport, Verdict
-from probe.board import BoardContentError, BoardError
+from diagnosis.report import Diagnosis, Finding, NodeReport, Verdict
+from probe.board import BoardContentError, BoardError, NowhereError
 from probe.members import address_order
 from probe.place import Place
 from probe.verdict import Bench
@@ -19,6 +22,7 @@ def without_meeting(bench: Bench, stage: str, error: BoardError, own: Optional[N
     nor counted in the cluster's figures.
     """
     place = bench.place
+    bench.kept.alone = True
     if isinstance(error, BoardContentError):
         diagnosis = Diagnosis(
             verdict=Verdict.UNKNOWN,
@@ -30,6 +34,8 @@ def without_meeting(bench: Bench, stage: str, error: BoardError, own: Optional[N
         diagnosis = _met_nobody(place, error)
     if own is not None:
         diagnosis = dataclasses.replace(diagnosis, timings_s=own.timings_s)
+        if place.config is None:
+            diagnosis = _with_own(diagnosis, place, own)
     errors: Tuple[str, ...] = ()
     if bench.signals:
         errors += bench.publisher.signal(diagnosis, f"/var/log/fullmesh/{stage}.log on {place.member_id}")
@@ -69,20 +75,70 @@ def _rank(place: Place, own: Optional[NodeReport]) -> str:
 
 
 def _met_nobody(place: Place, error: BoardError) -> Diagnosis:
-    """Elsewhere why the place is not reached is not decided here, so nothing is named."""
+    """Elsewhere why the place is not reached is not decided by one node, so nothing is named for sure."""
     from diagnosis.causes import finding  # noqa: PLC0415 - as above
 
-    evidence = (str(error),)
     unanswered = (f"{place.name} ({place.address}) met nobody: {error}",)
-    if place.master_address is None:  # a directory: no rank serves it
+    if place.master_address is None or (isinstance(error, NowhereError) and error.__cause__ is None):
         return Diagnosis(verdict=Verdict.UNKNOWN, unanswered=unanswered)
-    subject = f"node:{place.rank}" if place.rank is not None else "cluster"
+    own = f"node:{place.rank}" if place.rank is not None else "cluster"
+    fields = {"master_address": place.master_address, "master_port": place.master_port}
     return Diagnosis(
         verdict=Verdict.UNKNOWN,
         unanswered=unanswered,
-        candidates=(
-            finding("master-unreachable", subject, summary="rank 0 cannot be reached", evidence=evidence),
-            finding("peer-missing", "node:0", summary="rank 0 never came", evidence=evidence),
+        candidates=tuple(
+            finding(cause_id, subject or own, summary=words, evidence=(str(error),), fields=fields)
+            for cause_id, subject, words in _what_it_may_be(place.master_address, error.__cause__)
         ),
         next_command=f"getent hosts {place.master_address}; ip route get {place.master_address}",
+    )
+
+
+def _what_it_may_be(master: str, cause: Optional[BaseException]) -> List[Tuple[str, str, str]]:
+    """(cause, subject, words) in order; subject "" = this node."""
+    number = cause.errno if isinstance(cause, OSError) else None
+    if isinstance(cause, socket.gaierror):
+        return [
+            ("master-addr-unresolvable", "", f"MASTER_ADDR={master} has no address here: {cause.strerror}")
+        ]
+    if number == errno.EADDRNOTAVAIL:  # rank 0 serves the meeting place at MASTER_ADDR
+        words = f"rank 0 runs here, and MASTER_ADDR={master} is no address of this host"
+        return [("public-address" if _is_public(master) else "master-addr-not-a-member", "", words)]
+    if number == errno.EADDRINUSE:
+        return [("port-in-use", "", "another process holds the port of the meeting place")]
+    absent = ("peer-missing", "node:0", "rank 0 never came")
+    unreachable = ("master-unreachable", "", "rank 0 cannot be reached")
+    return [absent, unreachable] if number == errno.ECONNREFUSED else [unreachable, absent]
+
+
+def _is_public(master: str) -> bool:
+    try:
+        return ipaddress.ip_address(master).is_global
+    except ValueError:
+        return False
+
+
+def _with_own(diagnosis: Diagnosis, place: Place, own: NodeReport) -> Diagnosis:
+    """With what this node's row alone shows: as candidates, since nobody has seen the others."""
+    from diagnosis.causes import cause  # noqa: PLC0415 - as above
+    from diagnosis.judge import Expectation, judge  # noqa: PLC0415 - as above
+
+    expectation = Expectation(
+        nodes=place.nodes, master_port=place.master_port or 0, registered=own.members, deadline_passed=False
+    )
+    seen = judge((own,), expectation)
+    found: Tuple[Finding, ...] = tuple(item for item in seen.causes if cause(item.id).decides_verdict)
+    told = {(item.id, item.subject) for item in found}
+    others = [
+        item for item in (*diagnosis.candidates, *seen.candidates) if (item.id, item.subject) not in told
+    ]
+    return dataclasses.replace(
+        diagnosis,
+        candidates=(*found, *others),
+        consequences=(*seen.consequences, *(item for item in seen.causes if item not in found)),
+        next_command=diagnosis.next_command or seen.next_command,
+        unanswered=tuple(dict.fromkeys((*diagnosis.unanswered, *seen.unanswered))),
+        nodes=seen.nodes,
+        pairs=seen.pairs,
+        skipped=place.skipped,
     )

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import os
 import uuid
-from typing import Dict, Protocol, Sequence, Tuple
+from typing import Dict, Optional, Protocol, Sequence, Tuple
 
 from probe.members import Member, parse_registration
 
 
 class BoardError(Exception):
-    """The meeting place cannot be listed, read or written; the text says what to check."""
+    """The meeting place cannot be listed, read or written; the text says what to check.
+
+    Raised from the OSError, where there is one.
+    """
 
 
 class BoardContentError(BoardError):
@@ -22,6 +25,10 @@ class BoardContentError(BoardError):
 
     Trying again does not help, and it says nothing of the way to the place.
     """
+
+
+class NowhereError(BoardError):
+    """There is no place to meet, and waiting does not make one."""
 
 
 class Board(Protocol):
@@ -59,6 +66,29 @@ def registered(names: Sequence[str]) -> Tuple[Member, ...]:
         if member is not None:
             found[member_id] = member
     return tuple(found.values())
+
+
+class Nowhere:
+    """The board of a member that has no place to meet.
+
+    why: for the reader. cause: what the system said, where it did.
+    """
+
+    def __init__(self, why: str, cause: Optional[BaseException] = None) -> None:
+        self._why = why
+        self._cause = cause
+
+    def post(self, name: str, body: bytes) -> None:  # noqa: ARG002 - a Board
+        raise NowhereError(self._why) from self._cause
+
+    def names(self) -> Tuple[str, ...]:
+        raise NowhereError(self._why) from self._cause
+
+    def read(self, name: str) -> bytes:  # noqa: ARG002 - a Board
+        raise NowhereError(self._why) from self._cause
+
+    def where(self, name: str) -> str:  # noqa: ARG002 - a Board
+        return "nowhere"
 
 
 class DirectoryBoard:

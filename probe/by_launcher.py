@@ -9,7 +9,7 @@ import socket
 from typing import Dict, Iterator, Mapping, Optional, Tuple
 
 from diagnosis.launchers import SLURM, TORCH, Claim, ClaimError, claims_of, launched, number
-from probe.board import Board, BoardError
+from probe.board import Board, BoardError, Nowhere
 from probe.hosts import (
     HostsError,
     hostfile_variables,
@@ -32,11 +32,16 @@ from probe.place import (
     own_address,
     own_range,
 )
+from probe.seat import Seat, known_hosts
 from probe.starter import started_by
 from probe.tcp_board import TcpBoard
 
 # How long a member that cannot take part tries to tell the others why: a launcher starts all at once.
 UNFINISHED_PATIENCE_S = 10.0
+_NOWHERE = (
+    "the launcher tells no address of rank 0; give it to every rank (Open MPI: mpirun -x MASTER_ADDR=HOST; "
+    "MPICH, Intel MPI: mpiexec -genv MASTER_ADDR HOST), or check --meet DIRECTORY"
+)
 LAUNCHER_VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 # Under MPI every rank is a member. More of them on shared hosts prove nothing more, and a matrix
 # of this size is judged within seconds.
@@ -115,28 +120,6 @@ def _check_count(wish: Wish, variables: Mapping[str, str], who: str) -> None:
         raise DiscoverError(f"--nodes {wish.nodes}, but {who} names {count} hosts; leave --nodes out")
 
 
-@dataclasses.dataclass(frozen=True)
-class _Seat:
-    """Which member of how many this process is; the mesh is between nodes, one process of each."""
-
-    rank: int
-    count: int
-    local_rank: int
-    processes: int
-
-    @classmethod
-    def of(cls, environ: Mapping[str, str]) -> _Seat:
-        rank, size = number(environ, "RANK"), number(environ, "WORLD_SIZE")
-        processes = size
-        per_node = number(environ, "LOCAL_WORLD_SIZE") if environ.get("LOCAL_WORLD_SIZE") else 1
-        local_rank = number(environ, "LOCAL_RANK") if environ.get("LOCAL_RANK") else 0
-        if environ.get("GROUP_RANK") and environ.get("GROUP_WORLD_SIZE"):
-            rank, size = number(environ, "GROUP_RANK"), number(environ, "GROUP_WORLD_SIZE")
-        elif per_node > 1:
-            rank, size = rank // per_node, max(1, size // per_node)
-        return cls(rank, size, local_rank, processes)
-
-
 @contextlib.contextmanager
 def by_environment(wish: Wish, environ: Mapping[str, str], variables: Mapping[str, str]) -> Iterator[Place]:
     """The place that a launcher's variables tell.
@@ -152,7 +135,7 @@ def by_environment(wish: Wish, environ: Mapping[str, str], variables: Mapping[st
         _check_complete(wish, environ)
     _check_count(wish, variables, wish.hostfile or "the launcher")
     try:
-        seat = _Seat.of(known)
+        seat = Seat.of(known)
         master_port = number(known, "MASTER_PORT") if known.get("MASTER_PORT") else DEFAULT_MASTER_PORT
     except ClaimError as error:
         raise DiscoverError(str(error)) from error
@@ -160,17 +143,17 @@ def by_environment(wish: Wish, environ: Mapping[str, str], variables: Mapping[st
     deadline_s = wish.deadline_s or DEFAULT_DEADLINE_S
     run = wish.run or _run_of(known)
     point = _point(wish, known, seat, master_port) if on_a_port(wish.meet) else None
-    towards = point.host if point else master or ""
-    address = wish.address or own_address(towards, known.get("GLOO_SOCKET_IFNAME", ""))
+    towards = (point.host if point else "") or master or ""
+    address = wish.address or _own_address(towards, known.get("GLOO_SOCKET_IFNAME", ""))
     # Ends in the rank, so that a listing alone tells the ranks.
     member_id = f"{address}-{os.getpid()}-rank-{seat.rank}"
     with contextlib.ExitStack() as stack:
-        serves = point is not None and point.is_here and serve(stack, point.host, point.port)
-        board: Board
-        if point is not None:
-            board = TcpBoard(point.host, point.port, member_id, patience_s=deadline_s / 2)
-        else:
+        serves = False
+        board: Board = Nowhere(_NOWHERE)
+        if point is None:
             board = shared_board(wish.meet or "", run, member_id)
+        elif point.host:
+            serves, board = _on_port(stack, point, member_id, deadline_s / 2)
         yield Place(
             run=run,
             member_id=member_id,
@@ -191,7 +174,27 @@ def by_environment(wish: Wish, environ: Mapping[str, str], variables: Mapping[st
             listens_on_master=wish.listens_on_master,
             variables=variables,
             skipped=left_out(wish, master_port),
+            known=known_hosts(wish, known, variables, seat),
         )
+
+
+def _own_address(towards: str, interface: str) -> str:
+    """As `own_address`; by the default route where the name of the other end has no address."""
+    try:
+        return own_address(towards, interface)
+    except DiscoverError:
+        return own_address("", interface)
+
+
+def _on_port(
+    stack: contextlib.ExitStack, point: _Point, member_id: str, patience_s: float
+) -> Tuple[bool, Board]:
+    """Whether this process serves the meeting place, and the board; one that says why there is none."""
+    try:
+        serves = point.is_here and serve(stack, point.host, point.port)
+    except BoardError as error:
+        return False, Nowhere(str(error), error.__cause__)
+    return serves, TcpBoard(point.host, point.port, member_id, patience_s=patience_s)
 
 
 def _check_complete(wish: Wish, environ: Mapping[str, str]) -> None:
@@ -222,21 +225,15 @@ class _Point:
     is_here: bool
 
 
-def _point(wish: Wish, environ: Mapping[str, str], seat: _Seat, master_port: int) -> _Point:
-    """
-    Raises:
-        DiscoverError: nothing tells where to meet.
-    """
+def _point(wish: Wish, environ: Mapping[str, str], seat: Seat, master_port: int) -> _Point:
+    """Where to meet; a host without a name where nothing tells it."""
     first = seat.rank == 0 and seat.local_rank == 0
     if wish.meet or environ.get("MASTER_ADDR"):
         host, port = meeting_point(wish.meet, environ.get("MASTER_ADDR", ""), master_port + 1)
         return _Point(host, port, first)
     hosts = job_hosts(environ)
     if not hosts:
-        raise DiscoverError(
-            "the launcher tells no address of rank 0; give it to every rank (Open MPI: mpirun -x "
-            "MASTER_ADDR=HOST; MPICH, Intel MPI: mpiexec -genv MASTER_ADDR HOST), or check --meet DIRECTORY"
-        )
+        return _Point("", 0, False)
     # Whichever rank runs there: where rank 0 is need not be known to meet.
     return _Point(hosts[0], master_port + 1, seat.local_rank == 0 and own_lines(hosts[:1]) == [0])
 

@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 from typing import Iterator, Mapping, Optional
 
-from diagnosis.report import CollectiveResult, Diagnosis, StepFailure, Verdict
+from diagnosis.report import CollectiveResult, Diagnosis, NodeReport, StepFailure, Verdict
 from probe.alone import without_meeting
 from probe.board import BoardError
 from probe.collective_stage import prove_collective
@@ -18,6 +18,7 @@ from probe.discover import is_deployed, read_config, take_place
 from probe.join import announce, leave, stands_for
 from probe.node_files import keep_node_files
 from probe.place import DiscoverError, EnvironmentIncomplete, LaunchConflicted, Place, Wish
+from probe.row_file import check_writable, write_row
 from probe.rows import MESH_ROW, Say, read_reports, row_names
 from probe.run import await_verdict, bench_for, prove_mesh, report_failure
 from probe.unstarted import env_missing, launchers_disagree, tell_others
@@ -26,10 +27,14 @@ from probe.verdict import COLLECTIVE, MESH, Bench
 
 @dataclass(frozen=True)
 class Answer:
-    """The cluster's verdict, and whether this process is the one to show it."""
+    """The cluster's verdict, and whether this process is the one to show it.
+
+    row: this member's own, where nobody else has it.
+    """
 
     diagnosis: Diagnosis
     shown: bool = True
+    row: Optional[NodeReport] = None
 
 
 @contextlib.contextmanager
@@ -42,21 +47,38 @@ def check(wish: Wish, say: Say, *, collective: bool) -> Iterator[Answer]:
         DiscoverError, BoardError: this node's place cannot be told or taken.
     """
     environ = dict(os.environ)
+    if wish.row is not None:
+        check_writable(wish.row)
     try:
         with take_place(_with_run(wish, say), environ) as taken:
             timeout_s = wish.collective_timeout_s or taken.collective_timeout_s
             place = dataclasses.replace(taken, collective_timeout_s=timeout_s)
             bench = bench_for(place, say, signals=False)
             shown = place.local_rank == 0 and place.rank in (None, 0)
-            diagnosis = prove(bench, environ, collective=collective)
-            yield Answer(diagnosis=keep_node_files(place, diagnosis, say), shown=shown)
-            leave(bench)
+            diagnosis = keep_node_files(place, prove(bench, environ, collective=collective), say)
+            _keep_row(wish, bench.kept.row, say)
+            alone = bench.kept.alone
+            yield Answer(diagnosis, shown=shown or alone, row=bench.kept.row if alone else None)
+            if not alone:
+                leave(bench)
     except EnvironmentIncomplete as error:
-        tell_others(wish, environ, say)
-        yield Answer(diagnosis=env_missing(str(error), environ))
+        row = tell_others(wish, environ, say)
+        _keep_row(wish, row, say)
+        yield Answer(diagnosis=env_missing(str(error), environ), row=row)
     except LaunchConflicted as error:
-        tell_others(wish, environ, say, claim=error.conflict.right)
-        yield Answer(diagnosis=launchers_disagree(error.conflict))
+        row = tell_others(wish, environ, say, claim=error.conflict.right)
+        _keep_row(wish, row, say)
+        yield Answer(diagnosis=launchers_disagree(error.conflict), row=row)
+
+
+def _keep_row(wish: Wish, row: Optional[NodeReport], say: Say) -> None:
+    """Write this member's row where that was asked for; a process that is no member has none."""
+    if wish.row is None or row is None:
+        return
+    try:
+        say(f"row: {write_row(wish.row, row)}")
+    except OSError as error:
+        say(f"row: {wish.row} cannot be written: {error.strerror}")
 
 
 def prove(bench: Bench, environ: Mapping[str, str], *, collective: bool) -> Diagnosis:

@@ -26,6 +26,10 @@ examples:
       unless it is set
   python3 fullmesh.pyz check --hostfile hosts
       on every node, with the same file; a node's rank is its line
+  python3 fullmesh.pyz check --hostfile hosts --row rows/
+      also keeps this member's row, for hosts that have no place to meet
+  python3 fullmesh.pyz check --merge rows/*.json
+      the rows of all members, gathered by hand, judged together
   sudo python3 /opt/fullmesh/fullmesh.pyz check --run again-1
       on every node of a deployed cluster; rows meet in its bucket
 
@@ -40,6 +44,10 @@ def add_options(check: argparse.ArgumentParser) -> None:
     check.add_argument(
         "--local", type=_local, metavar="N", help="start N ranks on this machine and check them"
     )
+    check.add_argument(
+        "--merge", nargs="+", metavar="FILE", help="judge rows that were gathered by hand, and probe nothing"
+    )
+    check.add_argument("--row", metavar="FILE", help="also write this member's row there (FILE or a folder)")
     check.add_argument("--nodes", type=_count, metavar="N", help="how many members must meet")
     check.add_argument("--meet", metavar="WHERE", help="where members meet: a DIRECTORY or tcp://HOST:PORT")
     check.add_argument("--hostfile", metavar="FILE", help="one host a line; slots= is ignored")
@@ -68,15 +76,18 @@ def conflict(arguments: argparse.Namespace) -> str:
     if arguments.no_master_port and not arguments.no_collective:
         return "--no-master-port needs --no-collective: torch's store would listen on MASTER_PORT"
     if arguments.local is not None:
-        others = (
-            ("--nodes", arguments.nodes),
-            ("--meet", arguments.meet),
-            ("--hostfile", arguments.hostfile),
-        )
-        given = [name for name, value in others if value is not None]
-        if given:
-            return f"--local N starts every rank itself; leave {' and '.join(given)} out"
+        given = _given(arguments, "nodes", "meet", "hostfile", "merge", "row")
+        return f"--local N starts every rank itself; leave {given} out" if given else ""
+    if arguments.merge is not None:
+        given = _given(arguments, "meet", "hostfile", "address", "master_port", "timeout_s", "row")
+        return f"--merge judges files and probes nothing; leave {given} out" if given else ""
     return ""
+
+
+def _given(arguments: argparse.Namespace, *names: str) -> str:
+    """Those of the options that were given, for a sentence."""
+    given = [f"--{name.replace('_', '-')}" for name in names if getattr(arguments, name) is not None]
+    return " and ".join(given)
 
 
 def wish_of(arguments: argparse.Namespace) -> Wish:
@@ -92,6 +103,7 @@ def wish_of(arguments: argparse.Namespace) -> Wish:
         deadline_s=arguments.timeout_s,
         collective_timeout_s=arguments.collective_timeout_s,
         hostfile=arguments.hostfile,
+        row=arguments.row,
         listens_on_master=not arguments.no_master_port,
     )
 

@@ -17,7 +17,6 @@ from probe import check_options
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from diagnosis.report import Diagnosis
     from probe.check import Answer
     from probe.rows import Say
 
@@ -111,6 +110,8 @@ def _check(arguments: argparse.Namespace) -> int:
     problem = check_options.conflict(arguments)
     if problem:
         return complain(problem)
+    if arguments.merge is not None:
+        return _merge(arguments)
     from probe import check
 
     wish, collective = check_options.wish_of(arguments), not arguments.no_collective
@@ -120,6 +121,16 @@ def _check(arguments: argparse.Namespace) -> int:
         count: int = arguments.local
         return _answered(lambda say: check_local(count, wish, say, collective=collective), arguments)
     return _answered(lambda say: check.check(wish, say, collective=collective), arguments)
+
+
+def _merge(arguments: argparse.Namespace) -> int:
+    from probe import check, merge
+
+    try:
+        diagnosis = merge.merge(arguments.merge, nodes=arguments.nodes, run=arguments.run_id)
+    except merge.MergeError as error:
+        return complain(str(error))
+    return _show(check.Answer(diagnosis), arguments)
 
 
 def _explain(arguments: argparse.Namespace) -> int:
@@ -196,7 +207,7 @@ def _show(answer: Answer, arguments: argparse.Namespace) -> int:
     from diagnosis import render  # after the stage, so that no peer waits for it
 
     if answer.shown:
-        sys.stdout.write(_text(answer.diagnosis, as_json=getattr(arguments, "json", False)))
+        sys.stdout.write(_text(answer, as_json=getattr(arguments, "json", False)))
         sys.stdout.flush()
     return render.exit_code(answer.diagnosis.verdict)
 
@@ -215,11 +226,18 @@ def _progress() -> Say:
     return say
 
 
-def _text(diagnosis: Diagnosis, *, as_json: bool) -> str:
+def _text(answer: Answer, *, as_json: bool) -> str:
+    from cluster.serial import encode
     from diagnosis import render
 
-    text = render.to_json(diagnosis) if as_json else render.to_terminal(diagnosis)
-    return text if text.endswith("\n") else text + "\n"
+    if not as_json:
+        return render.to_terminal(answer.diagnosis)
+    if answer.row is None:
+        return render.to_json(answer.diagnosis)
+    import json
+
+    # What nobody else has goes along, for --merge.
+    return json.dumps({**render.document(answer.diagnosis), "row": encode(answer.row)}, indent=2) + "\n"
 
 
 def _tail(path: str) -> str:

@@ -6,6 +6,7 @@ import dataclasses
 import time
 from typing import Mapping, Set, Tuple
 
+from diagnosis.membership import rank_in_id
 from diagnosis.report import CollectiveResult, Diagnosis, NodeReport, Verdict
 from probe.alone import without_meeting
 from probe.board import BoardError
@@ -146,7 +147,7 @@ class _Failures:
 
 def _rank_0(members: Tuple[Member, ...]) -> Member:
     """The member on which torch's store is to run: the one that claims rank 0, else the first by address."""
-    return next((member for member in members if member.member_id.endswith("-rank-0")), members[0])
+    return next((member for member in members if rank_in_id(member.member_id) == 0), members[0])
 
 
 def _collective_row(
@@ -161,9 +162,11 @@ def _collective_row(
         if rows
         else NodeReport(run=place.run, member_id=place.member_id, address=place.address, name=place.name)
     )
-    return dataclasses.replace(
+    row = dataclasses.replace(
         report,
         collective=result,
         finished_at=time.time(),
         timings_s={**report.timings_s, **clock.laps},
     )
+    bench.kept.row = row
+    return row

@@ -23,10 +23,13 @@ def shared_board(meet: str, run: str, member_id: str) -> Board:
 
     Raises:
         DiscoverError: a check of this name was judged there before.
-        BoardError: the place cannot be listed.
     """
     board = DirectoryBoard(os.path.join(meet, run), member_id)
-    if any(name.rpartition("/")[2].startswith("verdict-") for name in board.names()):
+    try:
+        names = board.names()
+    except BoardError:  # told when the member tries to register, with what it alone can say
+        return board
+    if any(name.rpartition("/")[2].startswith("verdict-") for name in names):
         raise DiscoverError(
             f"{os.path.join(meet, run)} holds the verdict of an earlier check; give an empty directory "
             "or another --run NAME on every member"
@@ -62,4 +65,4 @@ def serve(stack: contextlib.ExitStack, host: str, port: int) -> bool:
             TcpBoard(host, port, "").names()
             return False
         except BoardError:
-            raise refused from None
+            raise refused from refused.__cause__

@@ -56,6 +56,7 @@ class Place:
     deadline_s: seconds from the start to the judgement with whatever rows stand by then.
     variables: a launcher's variables that torch needs and this process's environment lacks.
     skipped: the questions that this run leaves out on purpose.
+    known: hosts of other members that are known before anybody was met, by rank.
     """
 
     run: str
@@ -79,6 +80,7 @@ class Place:
     listens_on_master: bool = True
     variables: Mapping[str, str] = field(default_factory=dict)
     skipped: Tuple[str, ...] = ()
+    known: Mapping[int, str] = field(default_factory=dict)
     config: Optional[NodeConfig] = None
     credentials: Optional[CredentialChain] = None
 
@@ -95,6 +97,7 @@ class Wish:
     deadline_s: Optional[float] = None
     collective_timeout_s: Optional[float] = None
     hostfile: Optional[str] = None
+    row: Optional[str] = None
     listens_on_master: bool = True
     config_path: str = CONFIG_PATH
 

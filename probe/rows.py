@@ -11,7 +11,7 @@ from typing import Callable, FrozenSet, Iterable, List, Optional, Sequence, Tupl
 from cluster.keys import COLLECTIVE_READY, COLLECTIVE_ROW, FAILED_ROW, MESH_ROW, verdict_name
 from cluster.serial import DecodeError, decode, encode
 from diagnosis.report import Diagnosis, NodeReport
-from probe.board import Board, BoardContentError, BoardError, registered
+from probe.board import Board, BoardContentError, BoardError, NowhereError, registered
 from probe.members import Member, in_rank_order
 
 __all__ = [
@@ -75,27 +75,28 @@ class Listing:
 
 
 class Waiter:
-    """Polls one board. Listings that fail are tried again for `BOARD_PATIENCE_S`."""
+    """Polls one board. What fails is tried again for `patience_s`."""
 
-    def __init__(self, board: Board, nodes: int, say: Say) -> None:
+    def __init__(self, board: Board, nodes: int, say: Say, patience_s: float = BOARD_PATIENCE_S) -> None:
         self.board = board
         self._say = say
+        self._patience_s = patience_s
         self._poll_s = min(POLL_AT_MOST_S, POLL_S * max(1.0, nodes / _NODES_AT_SHORTEST_POLL))
 
     def look(self) -> Listing:
         """
         Raises:
-            BoardError: the place could not be listed for `BOARD_PATIENCE_S`.
+            BoardError: the place could not be listed for as long as it was tried.
         """
         return Listing(names=self.insist(self.board.names))
 
     def insist(self, act: Callable[[], T]) -> T:
-        """Do `act`, again and again while the place cannot be used, for `BOARD_PATIENCE_S` in all."""
-        give_up_at = time.monotonic() + BOARD_PATIENCE_S
+        """Do `act`, again and again while the place cannot be used, as long as the patience lasts."""
+        give_up_at = time.monotonic() + self._patience_s
         while True:
             try:
                 return act()
-            except BoardContentError:
+            except (BoardContentError, NowhereError):
                 raise
             except BoardError as error:
                 if time.monotonic() >= give_up_at:

@@ -25,10 +25,10 @@ from probe.contact import read_contacts
 from probe.members import Member
 from probe.mesh import Mesh, peak_memory_bytes
 from probe.place import Place
-from probe.plan import plan_probes
 from probe.preflight import read_host_facts
 from probe.routes import read_routes
 from probe.rows import (
+    BOARD_PATIENCE_S,
     FAILED_ROW,
     MESH_ROW,
     Listing,
@@ -38,6 +38,7 @@ from probe.rows import (
     read_verdict,
 )
 from probe.stream import plan_streams
+from probe.unmet import addresses_of, known_members, look_for_known, probe_with_unmet
 from probe.verdict import COLLECTIVE, MESH, Background, Bench, Nobody, Publisher, settle
 
 # Probing takes 2 s where every connection is dropped, 16 s where every one stays silent, and
@@ -61,7 +62,8 @@ def bench_for(place: Place, say: Say, *, signals: bool) -> Bench:
         from probe.publish import AwsPublisher  # noqa: PLC0415 - http, ssl and xml, only where needed
 
         publisher = AwsPublisher(place.config, place.credentials)
-    waiter = Waiter(place.board, place.nodes, say)
+    patience_s = min(BOARD_PATIENCE_S, place.deadline_s / 2)
+    waiter = Waiter(place.board, place.nodes, say, patience_s)
     return Bench(place=place, waiter=waiter, publisher=publisher, say=say, signals=signals)
 
 
@@ -77,30 +79,30 @@ def prove_mesh(bench: Bench, environ: Mapping[str, str]) -> Diagnosis:
         name=place.name,
         rank=place.rank,
         world_size=place.world_size,
+        nodes_expected=place.nodes,
         processes=place.processes,
         master_address=place.master_address,
         master_port=place.master_port,
         booted_at=booted_at(),
         started_at=clock.started_at,
     )
-    try:
-        master_port = place.master_port if place.listens_on_master else None
-        avoided = () if place.master_port is None else (place.master_port,)
-        with Mesh(place.address, place.ephemeral_ports, master_port, avoided=avoided) as mesh:
+    master_port = place.master_port if place.listens_on_master else None
+    avoided = () if place.master_port is None else (place.master_port,)
+    variables = {**environ, **place.variables}
+    with Mesh(place.address, place.ephemeral_ports, master_port, avoided=avoided) as mesh:
+        try:
             own = mesh.member(place.member_id)
             say(f"listening on {place.address}: {own.master_port or 'no master port'} {own.ports}")
-            report = dataclasses.replace(report, listeners=mesh.listeners)
+            bench.kept.row = report = dataclasses.replace(report, listeners=mesh.listeners)
             bench.waiter.insist(lambda: place.board.post(own.registration(), b""))
             members = _meet(bench, clock)
             clock.lap("meet")
-            report = dataclasses.replace(
-                report, members={member.member_id: member.address for member in members}
-            )
             # After the meeting: rank 0's listener stands in for the store now.
-            variables = {**environ, **place.variables}
             contacts = Background(lambda: read_contacts(variables), "contacts") if place.launcher else None
-            probes = mesh.probe(plan_probes(place.member_id, members))
-            routes = read_routes(place.address, [member.address for member in members])
+            unmet = known_members(place, members) if len(members) < place.nodes else ()
+            probes = probe_with_unmet(mesh, place.member_id, members, unmet)
+            report = dataclasses.replace(report, members=addresses_of((*members, *unmet), probes))
+            routes = read_routes(place.address, list(report.members.values()))
             clock.lap("mesh")
             works = {peer for peer in report.members if all_connected(probes, peer)}
             plan = [item for item in plan_streams(place.member_id, members) if item.destination in works]
@@ -108,7 +110,7 @@ def prove_mesh(bench: Bench, environ: Mapping[str, str]) -> Diagnosis:
             clock.lap("streams")
             bad = sum(probe.outcome != "CONNECTED" for probe in probes)
             say(f"probed {len(members) - 1} peers, {len(probes)} connections, {bad} failed")
-            report = dataclasses.replace(
+            bench.kept.row = report = dataclasses.replace(
                 report,
                 probes=probes,
                 routes=routes,
@@ -123,8 +125,22 @@ def prove_mesh(bench: Bench, environ: Mapping[str, str]) -> Diagnosis:
             bench.waiter.insist(lambda: place.board.post(MESH_ROW, dump(report)))
             complete = await_rows(bench, MESH, MESH_ROW, clock)
             return settle(bench, MESH, report, turn(place, members), complete=complete)
-    except BoardError as error:
-        return without_meeting(bench, MESH, error, report)
+        except BoardError as error:
+            if report.probes is None:
+                give_up_at = clock.deadline - clock.rows_patience_s
+                met, seen = look_for_known(mesh, place, say, give_up_at, clock.rows_patience_s)
+                clock.lap("mesh")
+                report = dataclasses.replace(
+                    report,
+                    members=met,
+                    probes=seen,
+                    timings_s=dict(clock.laps),
+                    contacts=read_contacts(variables) if place.launcher else None,
+                    host=_told(facts, PREFLIGHT_PATIENCE_S, say),
+                    finished_at=time.time(),
+                )
+                bench.kept.row = report
+            return without_meeting(bench, MESH, error, report)
 
 
 class StageClock:

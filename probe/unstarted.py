@@ -16,14 +16,19 @@ from probe.preflight import distributed_environment, read_host_facts
 from probe.rows import MESH_ROW, Say, dump
 
 
-def tell_others(wish: Wish, environ: Mapping[str, str], say: Say, claim: Optional[Claim] = None) -> None:
+def tell_others(
+    wish: Wish, environ: Mapping[str, str], say: Say, claim: Optional[Claim] = None
+) -> Optional[NodeReport]:
     """Leave a row without probes, so that the others name this member's fault and do not wait for it.
 
     claim: of the launcher that started it, where torch's own variables are another's.
+
+    Returns:
+        The row; None where there is nobody to tell.
     """
     place = unfinished_place(wish, environ, claim)
     if place is None:
-        return
+        return None
     own = Member(member_id=place.member_id, address=place.address, master_port=0, ports=())
     row = NodeReport(
         run=place.run,
@@ -43,6 +48,7 @@ def tell_others(wish: Wish, environ: Mapping[str, str], say: Say, claim: Optiona
         place.board.post(LEFT, b"")
     except BoardError as error:
         say(f"the other members could not be told: {error}")
+    return row
 
 
 def env_missing(text: str, environ: Mapping[str, str]) -> Diagnosis:

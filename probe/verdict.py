@@ -104,6 +104,18 @@ class Nobody:
         return ()
 
 
+@dataclasses.dataclass
+class Kept:
+    """What this process keeps for itself of its stages.
+
+    row: its newest row, as far as it is filled in.
+    alone: whether its answer speaks for this node alone, because it could not use the meeting place.
+    """
+
+    row: Optional[NodeReport] = None
+    alone: bool = False
+
+
 @dataclasses.dataclass(frozen=True)
 class Bench:
     """Everything a stage needs to bring its rows to a verdict."""
@@ -113,6 +125,7 @@ class Bench:
     publisher: Publisher
     say: Say
     signals: bool  # whether somebody waits for this run (a deploy), or it is a check by hand
+    kept: Kept = dataclasses.field(default_factory=Kept)
 
 
 def settle(bench: Bench, stage: str, own: Optional[NodeReport], rank: int, *, complete: bool) -> Diagnosis:

@@ -88,6 +88,7 @@ def row(node: int, nodes: int) -> NodeReport:
         name=f"n{node}",
         started_at=STARTED_AT,
         finished_at=STARTED_AT + 3,
+        nodes_expected=nodes,
         members={f"i-{other}": address(other) for other in range(nodes)},
         host=facts(node),
         listeners=tuple(
