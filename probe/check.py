@@ -29,12 +29,13 @@ from probe.verdict import COLLECTIVE, MESH, Bench
 class Answer:
     """The cluster's verdict, and whether this process is the one to show it.
 
-    row: this member's own, where nobody else has it.
+    row: this member's own, where nobody else has it. kept: this member's own; None = it has none.
     """
 
     diagnosis: Diagnosis
     shown: bool = True
     row: Optional[NodeReport] = None
+    kept: Optional[NodeReport] = None
 
 
 @contextlib.contextmanager
@@ -58,17 +59,18 @@ def check(wish: Wish, say: Say, *, collective: bool) -> Iterator[Answer]:
             diagnosis = keep_node_files(place, prove(bench, environ, collective=collective), say)
             _keep_row(wish, bench.kept.row, say)
             alone = bench.kept.alone
-            yield Answer(diagnosis, shown=shown or alone, row=bench.kept.row if alone else None)
+            kept = bench.kept.row
+            yield Answer(diagnosis, shown=shown or alone, row=kept if alone else None, kept=kept)
             if not alone:
                 leave(bench)
     except EnvironmentIncomplete as error:
         row = tell_others(wish, environ, say)
         _keep_row(wish, row, say)
-        yield Answer(diagnosis=env_missing(str(error), environ), row=row)
+        yield Answer(diagnosis=env_missing(str(error), environ), row=row, kept=row)
     except LaunchConflicted as error:
         row = tell_others(wish, environ, say, claim=error.conflict.right)
         _keep_row(wish, row, say)
-        yield Answer(diagnosis=launchers_disagree(error.conflict), row=row)
+        yield Answer(diagnosis=launchers_disagree(error.conflict), row=row, kept=row)
 
 
 def _keep_row(wish: Wish, row: Optional[NodeReport], say: Say) -> None:

@@ -30,6 +30,8 @@ examples:
       also keeps this member's row, for hosts that have no place to meet
   python3 fullmesh.pyz check --merge rows/*.json
       the rows of all members, gathered by hand, judged together
+  sudo python3 fullmesh.pyz check --hostfile hosts --bundle case.tar.gz
+      also packs what a colleague needs; as root with the failing handshakes
   sudo python3 /opt/fullmesh/fullmesh.pyz check --run again-1
       on every node of a deployed cluster; rows meet in its bucket
 
@@ -48,6 +50,9 @@ def add_options(check: argparse.ArgumentParser) -> None:
         "--merge", nargs="+", metavar="FILE", help="judge rows that were gathered by hand, and probe nothing"
     )
     check.add_argument("--row", metavar="FILE", help="also write this member's row there (FILE or a folder)")
+    check.add_argument(
+        "--bundle", metavar="FILE", help="also pack what a colleague needs, without secrets (.tar.gz)"
+    )
     check.add_argument("--nodes", type=_count, metavar="N", help="how many members must meet")
     check.add_argument("--meet", metavar="WHERE", help="where members meet: a DIRECTORY or tcp://HOST:PORT")
     check.add_argument("--hostfile", metavar="FILE", help="one host a line; slots= is ignored")
@@ -79,7 +84,7 @@ def conflict(arguments: argparse.Namespace) -> str:
         given = _given(arguments, "nodes", "meet", "hostfile", "merge", "row")
         return f"--local N starts every rank itself; leave {given} out" if given else ""
     if arguments.merge is not None:
-        given = _given(arguments, "meet", "hostfile", "address", "master_port", "timeout_s", "row")
+        given = _given(arguments, "meet", "hostfile", "address", "master_port", "timeout_s", "row", "bundle")
         return f"--merge judges files and probes nothing; leave {given} out" if given else ""
     return ""
 

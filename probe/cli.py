@@ -115,12 +115,19 @@ def _check(arguments: argparse.Namespace) -> int:
     from probe import check
 
     wish, collective = check_options.wish_of(arguments), not arguments.no_collective
-    if arguments.local is not None:
+
+    def stage(say: Say) -> contextlib.AbstractContextManager[Answer]:
+        if arguments.local is None:
+            return check.check(wish, say, collective=collective)
         from probe.local import check_local
 
-        count: int = arguments.local
-        return _answered(lambda say: check_local(count, wish, say, collective=collective), arguments)
-    return _answered(lambda say: check.check(wish, say, collective=collective), arguments)
+        return check_local(arguments.local, wish, say, collective=collective)
+
+    if arguments.bundle is None:
+        return _answered(stage, arguments)
+    from probe.bundle import bundled
+
+    return _answered(lambda say: bundled(arguments.bundle, stage, say), arguments)
 
 
 def _merge(arguments: argparse.Namespace) -> int:

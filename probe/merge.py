@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
+import tarfile
 import time
 from collections import Counter
 from dataclasses import dataclass
@@ -14,10 +16,14 @@ from diagnosis.judge import judge
 from diagnosis.membership import Expectation, rank_in_id
 from diagnosis.report import SCHEMA_VERSION, Diagnosis, NodeReport, Verdict
 from probe.place import DEFAULT_MASTER_PORT
+from probe.row_file import ROW_NAME
 
 MAX_FILE_BYTES = 64 * 1024 * 1024  # the row of 1,000 nodes is 1 MB
 # Rows of one attempt overlap; clocks of hosts that nobody synchronised may be this far apart.
 _CLOCKS_APART_S = 300.0
+
+
+_GZIP = b"\x1f\x8b"
 
 
 class MergeError(ValueError):
@@ -100,8 +106,24 @@ def _read(path: str) -> bytes:
     return data
 
 
+def _row_of_bundle(path: str, data: bytes) -> bytes:
+    try:
+        with tarfile.open(fileobj=io.BytesIO(data), mode="r:gz") as archive:
+            for entry in archive:
+                if entry.isfile() and entry.name.endswith(f"/{ROW_NAME}") and entry.size <= MAX_FILE_BYTES:
+                    file = archive.extractfile(entry)
+                    return file.read() if file is not None else b""
+    except (tarfile.TarError, OSError, EOFError) as error:
+        raise MergeError(
+            f"{path} is no bundle ({error}); give the files that check --bundle wrote"
+        ) from error
+    raise MergeError(f"{path} holds no {ROW_NAME}: that member had no row; contents.txt in it says why")
+
+
 def _documents(path: str, data: bytes) -> List[Mapping[str, Any]]:
-    """The row in a file: as --row wrote it, or in the answer of a node that met nobody."""
+    """The row in a file: as --row wrote it, in a bundle, or in the answer of a node that met nobody."""
+    if data.startswith(_GZIP):
+        data = _row_of_bundle(path, data)
     try:
         document = json.loads(data)
     except (ValueError, RecursionError) as error:

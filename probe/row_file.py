@@ -11,6 +11,9 @@ from cluster.serial import encode
 from diagnosis.report import NodeReport
 from probe.place import DiscoverError
 
+ROW_NAME = "row.json"
+"""Of the row in a bundle."""
+
 _SUFFIX = ".json"
 
 
