@@ -116,7 +116,7 @@ def _check(arguments: argparse.Namespace) -> int:
 
     wish, collective = check_options.wish_of(arguments), not arguments.no_collective
 
-    def stage(say: Say) -> contextlib.AbstractContextManager[Answer]:
+    def stage(say: Say) -> AbstractContextManager[Answer]:
         if arguments.local is None:
             return check.check(wish, say, collective=collective)
         from probe.local import check_local
