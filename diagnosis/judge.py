@@ -13,9 +13,11 @@ from typing import Callable, Dict, Iterable, Iterator, List, Optional, Sequence,
 from cluster.snapshot import ClusterSnapshot
 from diagnosis.advertised import judge_advertised
 from diagnosis.answers import judge_answers
+from diagnosis.builds import judge_builds
 from diagnosis.case import Case
 from diagnosis.causes import ORDER, cause, finding
 from diagnosis.collective import slowest
+from diagnosis.late import judge_late
 from diagnosis.launch import judge_launch
 from diagnosis.leftover import judge_leftover
 from diagnosis.loss import judge_loss
@@ -41,9 +43,11 @@ _AROUND = (
     judge_leftover,
     judge_master,
     judge_torchrun,
+    judge_late,
     judge_ranks,
     judge_names,
     judge_advertised,
+    judge_builds,
     judge_skew,
 )
 

@@ -167,7 +167,7 @@ class HostFacts:
     firewall_rules: Optional[str] = None  # the host's own ruleset as text; "" = none
     firewall_error: Optional[str] = None  # why it could not be read
     environment: Dict[str, str] = field(default_factory=dict)  # the distributed variables that are set
-    versions: Dict[str, str] = field(default_factory=dict)  # python, kernel, os, torch when known
+    versions: Dict[str, str] = field(default_factory=dict)  # python, kernel, machine, os, torch, torch_git
     clock_offset_s: Optional[float] = None  # this clock minus true time, as chrony knows it
     started_by: Optional[str] = None  # the nearest process of a launcher above; None = none is seen
 
@@ -238,6 +238,7 @@ class CollectiveResult:
     wrong_values: Optional[str] = None  # first value that is not the known answer
     error: Optional[str] = None
     torch_version: Optional[str] = None
+    versions: Dict[str, str] = field(default_factory=dict)  # as in HostFacts, of the Python that has torch
     asked_bytes: Optional[int] = None
     timeout_s: Optional[float] = None
     steps: Dict[str, float] = field(default_factory=dict)

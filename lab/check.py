@@ -142,9 +142,10 @@ def _fullest(answers: list[NodeAnswer], *, one_speaks: bool) -> Diagnosis:
             next_command="fullmesh lab exec 0 -- tail -n 40 /var/log/cloud-init-output.log",
         )
 
-    def fullness(item: tuple[int, Diagnosis]) -> tuple[int, int]:
+    def fullness(item: tuple[int, Diagnosis]) -> tuple[int, int, int]:
         rank, diagnosis = item
-        return sum(node.verdict is not Verdict.UNKNOWN for node in diagnosis.nodes), -rank
+        known = sum(node.verdict is not Verdict.UNKNOWN for node in diagnosis.nodes)
+        return len(diagnosis.nodes), known, -rank
 
     best = max(given, key=fullness)[1]
     verdict = Verdict.UNKNOWN if silent and best.verdict is Verdict.PASS else best.verdict

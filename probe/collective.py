@@ -26,6 +26,7 @@ from diagnosis.report import CollectiveResult, CollectiveStep, Verdict
 from probe.collective_process import GO, CollectiveTask
 from probe.limits import lower_descriptor_limit
 from probe.members import address_family
+from probe.versions import read_versions
 
 # Elements of the known-answer rounds: one, one segment, several segments (Gloo cuts at 1 MiB).
 KNOWN_SIZES = (1, 1_000, 300_007)
@@ -74,6 +75,7 @@ class Worker:
 
     def _work(self) -> None:
         self._begin(CollectiveStep.IMPORT)
+        self._note(versions=read_versions())
         import torch  # noqa: PLC0415 - where it is missing, that is a result too
         import torch.distributed as dist  # noqa: PLC0415 - as above
 

@@ -13,7 +13,6 @@ from probe.board import BoardError
 from probe.collective_process import CollectiveTask, Others, run_in_process
 from probe.interfaces import interface_of, read_interfaces
 from probe.members import Member
-from probe.preflight import torch_version
 from probe.rows import (
     COLLECTIVE_READY,
     COLLECTIVE_ROW,
@@ -27,6 +26,7 @@ from probe.rows import (
 )
 from probe.run import StageClock, await_rows, await_verdict, turn
 from probe.verdict import COLLECTIVE, MESH, Bench, counted, holds, settle
+from probe.versions import torch_version
 
 # What is left of a stage's time when a rank that hangs is ended: to look at it, to post its row.
 END_MARGIN_S = 10.0

@@ -19,7 +19,7 @@ from probe.periodic import next_after
 from probe.place import Wish
 from probe.rows import Listing, read_verdict
 from probe.run import bench_for, prove_mesh
-from probe.verdict import MESH, Bench, counted, holds
+from probe.verdict import MESH, Bench, came_too_late, counted, holds
 
 LEFT = "left"
 HERE = "here"  # of a process that is no member of the mesh, but awaits its verdict
@@ -50,6 +50,8 @@ def stands_for(bench: Bench, stage: str, environ: Mapping[str, str]) -> Optional
     standing = read_verdict(place.board, name)
     if standing.verdict is Verdict.PASS and not holds(standing, place.member_id):
         return join(bench, environ) if stage == MESH else counted(standing, place)
+    if stage == MESH and came_too_late(standing, place):
+        return None  # the others judged without it, and are told what they missed
     say(f"{stage} was judged before: {place.board.where(name)}; for a new look: check --run NAME")
     return standing
 

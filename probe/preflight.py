@@ -5,10 +5,6 @@ Every field is read by itself: one that cannot be read is None and never hides t
 
 from __future__ import annotations
 
-import functools
-import importlib.util
-import os
-import platform
 import re
 import resource
 import shutil
@@ -23,6 +19,7 @@ from probe.interfaces import interface_of, read_interfaces, read_mtu
 from probe.netfilter import Firewall, read_firewall
 from probe.netlink import read_links
 from probe.starter import started_by
+from probe.versions import read_versions
 
 T = TypeVar("T")
 
@@ -111,29 +108,6 @@ def distributed_environment(environ: Mapping[str, str]) -> Dict[str, str]:
         if name in _NAMES or name.startswith(_PREFIXES):
             found[name] = HIDDEN if _SECRET_NAME.search(name) else _USERINFO.sub("//***@", environ[name])
     return found
-
-
-def read_versions() -> Dict[str, str]:
-    """python, kernel, machine, os, and torch where it is installed (without importing it)."""
-    found = {"python": platform.python_version(), "kernel": os.uname().release, "machine": os.uname().machine}
-    pretty = re.search(r'^PRETTY_NAME="?([^"\n]+)', _or_none(lambda: _text("/etc/os-release")) or "", re.M)
-    if pretty:
-        found["os"] = pretty.group(1)
-    torch = torch_version()
-    if torch:
-        found["torch"] = torch
-    return found
-
-
-def torch_version() -> Optional[str]:
-    """The installed torch's version, read from its files; None when this Python has none."""
-    spec = importlib.util.find_spec("torch")
-    for folder in (spec.submodule_search_locations or []) if spec else []:
-        text = _or_none(functools.partial(_text, os.path.join(folder, "version.py"))) or ""
-        found = re.search(r"^__version__\s*=\s*['\"]([^'\"]+)", text, re.M)
-        if found:
-            return found.group(1)
-    return None
 
 
 def read_clock_offset_s() -> Optional[float]:

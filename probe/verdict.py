@@ -153,14 +153,22 @@ def settle(bench: Bench, stage: str, own: Optional[NodeReport], rank: int, *, co
     listing, _ = bench.waiter.until(my_turn_or_done, turn + JUDGE_PATIENCE_S)
     name = listing.verdict(stage)
     if name is not None:
-        bench.say(f"verdict of {name.partition('/')[0]}")
-        return counted(read_verdict(bench.place.board, name), bench.place)
+        standing = read_verdict(bench.place.board, name)
+        if not came_too_late(standing, bench.place) or stage != MESH:
+            bench.say(f"verdict of {name.partition('/')[0]}")
+            return counted(standing, bench.place)
+        bench.say(f"the verdict of {name.partition('/')[0]} does not know this member: judged again")
     return _judge_and_tell(bench, stage, own, listing, complete=complete)
 
 
 def holds(diagnosis: Diagnosis, member_id: str) -> bool:
     """Whether the verdict speaks of this member; another one's PASS proves nothing of it."""
     return any(node.member_id == member_id for node in diagnosis.nodes)
+
+
+def came_too_late(standing: Diagnosis, place: Place) -> bool:
+    """Whether others judged a broken cluster without this member: its row may be what they missed."""
+    return standing.verdict is not Verdict.PASS and not holds(standing, place.member_id)
 
 
 def counted(standing: Diagnosis, place: Place) -> Diagnosis:

@@ -80,7 +80,8 @@ CAUSES = (
         group=Group.RUNTIME,
         title="nodes run different builds",
         meaning="Records that Gloo publishes differ in size between releases and builds.",
-        decided_by="the versions side by side; record sizes that differ",
+        decided_by="torch's commit (which fixes Gloo) and Python's minor version side by side, where no "
+        "all_reduce passed between them; record sizes that differ",
         seen_in=(LIVE, LOG),
         remediation="Install the same torch and Python on every node.",
         commands=(

@@ -95,6 +95,14 @@ FAULTS: tuple[Fault, ...] = (
         deadline_s=12.0,
     ),
     Fault(
+        id="peer-late-to-meet",
+        title="node 3 begins when the others have given up waiting",
+        expected=(("peer-late", "node:3"),),
+        injection=Together(parts=()),
+        deadline_s=9.0,
+        start_after_s={3: 14.0},
+    ),
+    Fault(
         id="master-addr-unresolvable",
         title="the launcher gives every node a MASTER_ADDR that no resolver knows",
         expected=(("master-addr-unresolvable", "cluster"),),

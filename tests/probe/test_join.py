@@ -217,3 +217,23 @@ def test_what_does_not_read_is_unknown_and_no_cause(world: World) -> None:
     other.board.post("verdict-mesh.json", b"{")
     with pytest.raises(BoardContentError, match="is not a verdict"):
         stands_for(bench_for(other, world.said.append, signals=False), "mesh", {})
+
+
+def test_a_node_that_comes_after_a_failed_verdict_tells_that_it_was_late(world: World) -> None:
+    """The others judged without it; it judges again, with its own row, and is named."""
+    early = world.place("i-0", Wish(run="r2", deadline_s=3), config=None)
+    without = prove_mesh(bench_for(early, world.said.append, signals=False), {})
+    assert "peer-missing" in [cause.id for cause in without.causes]
+    bench = bench_for(world.place("i-2", Wish(run="r2"), config=None), world.said.append, signals=False)
+    assert stands_for(bench, "mesh", {}) is None  # it is to run the stage, not to take the verdict over
+    late = prove_mesh(bench, {})
+    assert [(cause.id, cause.subject) for cause in late.causes] == [("peer-late", "node:1")]
+    assert [item.member_id for item in late.nodes] == ["i-0", "i-2"]
+
+
+def test_a_node_that_a_failed_verdict_knows_takes_it_over(world: World) -> None:
+    """Its start-up is run again; nothing new is proven by that."""
+    known = Diagnosis(verdict=Verdict.FAIL, causes=(CAUSE,), nodes=(node(0, "i-0"), node(1, "i-2")))
+    world.place("i-0", Wish(run="r3")).board.post("verdict-mesh.json", dump(known))
+    bench = bench_for(world.place("i-2", Wish(run="r3"), config=None), world.said.append, signals=False)
+    assert stands_for(bench, "mesh", {}) == known
