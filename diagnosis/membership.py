@@ -71,7 +71,7 @@ class Roster:
         One member alone does not tell where the others are.
         """
         if len(self.members) == 1 and self.absent:
-            return False
+            return is_loopback(self.members[0].address)
         addresses = {member.address for member in self.members}
         return len(addresses) <= 1 or all(is_loopback(address) for address in addresses)
 

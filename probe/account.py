@@ -10,7 +10,8 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cluster.keys import CLUSTER_TAG
 from cluster.snapshot import ClusterSnapshot
-from probe.aws import FORM, CredentialChain, xml_error
+from probe.aws import FORM, xml_error
+from probe.credentials import CredentialChain
 from probe.ec2_query import OPERATIONS, parse_answer
 from probe.endpoints import Endpoint
 from probe.signing import encode_query

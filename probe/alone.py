@@ -9,7 +9,7 @@ import socket
 from typing import List, Optional, Tuple
 
 from diagnosis.report import Diagnosis, Finding, NodeReport, Verdict
-from probe.board import BoardContentError, BoardError, NowhereError
+from probe.board import BoardContentError, BoardError
 from probe.members import address_order
 from probe.place import Place
 from probe.verdict import Bench
@@ -79,7 +79,7 @@ def _met_nobody(place: Place, error: BoardError) -> Diagnosis:
     from diagnosis.causes import finding  # noqa: PLC0415 - as above
 
     unanswered = (f"{place.name} ({place.address}) met nobody: {error}",)
-    if place.master_address is None or (isinstance(error, NowhereError) and error.__cause__ is None):
+    if place.master_address is None or not place.on_a_port:
         return Diagnosis(verdict=Verdict.UNKNOWN, unanswered=unanswered)
     own = f"node:{place.rank}" if place.rank is not None else "cluster"
     fields = {"master_address": place.master_address, "master_port": place.master_port}

@@ -7,50 +7,17 @@ AWS_ENDPOINT_URL_<SERVICE>, keeps its connections, and raises `AwsError` with th
 from __future__ import annotations
 
 import json
-import os
-import threading
 from typing import Dict, List, Optional, Sequence, Tuple
 from urllib.parse import unquote_plus, urlsplit
 
 from cluster.keys import SIGNAL_UNIQUE_ID
+from probe.credentials import CredentialChain
 from probe.endpoints import Endpoint
-from probe.metadata import InstanceMetadata, MetadataError
-from probe.signing import Credentials, encode_path, encode_query
-from probe.transport import AwsError, CredentialSource, Request, Response, RetryPolicy, Transport
+from probe.signing import encode_path, encode_query
+from probe.transport import CredentialSource, Request, Response, RetryPolicy, Transport
 
 SIGNAL_DATA_BYTES = 4096  # CloudFormation's limit
 FORM = {"Content-Type": "application/x-www-form-urlencoded; charset=utf-8"}
-
-
-class CredentialChain:
-    """Keys from the environment if it holds any, else from the instance's role. Call it to get them."""
-
-    def __init__(self, metadata: Optional[InstanceMetadata] = None) -> None:
-        self._metadata = metadata
-        self._lock = threading.Lock()
-
-    def __call__(self, renew: bool = False) -> Credentials:
-        """Raises AwsError `NoCredentials`: neither place has a whole pair of keys."""
-        key, secret = os.environ.get("AWS_ACCESS_KEY_ID"), os.environ.get("AWS_SECRET_ACCESS_KEY")
-        if key and secret:
-            return Credentials(
-                access_key_id=key,
-                secret_access_key=secret,
-                session_token=os.environ.get("AWS_SESSION_TOKEN") or None,
-            )
-        if key or secret:
-            missing = "AWS_SECRET_ACCESS_KEY" if key else "AWS_ACCESS_KEY_ID"
-            raise _no_credentials(f"{missing} is not set", "set it, or unset both so that the role is used")
-        with self._lock:
-            if self._metadata is None:
-                self._metadata = InstanceMetadata()
-        try:
-            return self._metadata.credentials(renew)
-        except MetadataError as error:
-            raise _no_credentials(
-                str(error),
-                "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or run on an instance with a role",
-            ) from None
 
 
 class S3Client:
@@ -125,9 +92,7 @@ class S3Client:
                     query=encode_query(query),
                 )
             )
-            fields = _xml_texts(
-                response.body, ("Key", "EncodingType", "IsTruncated", "NextContinuationToken")
-            )
+            fields = xml_texts(response.body, ("Key", "EncodingType", "IsTruncated", "NextContinuationToken"))
             encoded = fields.get("EncodingType") == ["url"]
             keys += [unquote_plus(key) if encoded else key for key in fields.get("Key", [])]
             if fields.get("IsTruncated") != ["true"]:
@@ -185,18 +150,7 @@ def signal(
         transport.close()
 
 
-def _no_credentials(message: str, next_step: str) -> AwsError:
-    return AwsError(
-        service="credentials",
-        operation="Resolve",
-        code="NoCredentials",
-        status=None,
-        message=message,
-        next_step=next_step,
-    )
-
-
-def _xml_texts(body: bytes, names: Sequence[str]) -> Dict[str, List[str]]:
+def xml_texts(body: bytes, names: Sequence[str]) -> Dict[str, List[str]]:
     """The texts of the named elements, wherever they stand, in document order."""
     from xml.etree import ElementTree  # noqa: PLC0415 - loads expat; AWS's own answers over a verified channel
 
@@ -211,7 +165,7 @@ def _xml_texts(body: bytes, names: Sequence[str]) -> Dict[str, List[str]]:
 def xml_error(response: Response) -> Tuple[str, str]:
     """Code and message of an error answer of S3 and of the query services."""
     try:
-        fields = _xml_texts(response.body, ("Code", "Message"))
+        fields = xml_texts(response.body, ("Code", "Message"))
     except SyntaxError:  # ElementTree.ParseError is one: a proxy's page, or nothing at all
         fields = {}
     code = fields.get("Code", [f"Http{response.status}"])[0]

@@ -169,6 +169,7 @@ def by_environment(wish: Wish, environ: Mapping[str, str], variables: Mapping[st
             local_rank=seat.local_rank,
             master_address=master,
             deadline_s=deadline_s,
+            on_a_port=point is not None and bool(point.host),
             serves=serves,
             launcher=master is not None,
             listens_on_master=wish.listens_on_master,

@@ -155,7 +155,7 @@ def _place_or_signal(say: Say, failure: Optional[StepFailure] = None) -> Iterato
     try:
         place = place_on_ec2(Wish())
     except DiscoverError as error:
-        from probe.aws import CredentialChain  # noqa: PLC0415 - http and ssl, only on AWS
+        from probe.credentials import CredentialChain  # noqa: PLC0415 - http and ssl, only on AWS
         from probe.publish import AwsPublisher  # noqa: PLC0415 - as above
 
         evidence = [str(error)]

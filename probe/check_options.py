@@ -54,7 +54,11 @@ def add_options(check: argparse.ArgumentParser) -> None:
         "--bundle", metavar="FILE", help="also pack what a colleague needs, without secrets (.tar.gz)"
     )
     check.add_argument("--nodes", type=_count, metavar="N", help="how many members must meet")
-    check.add_argument("--meet", metavar="WHERE", help="where members meet: a DIRECTORY or tcp://HOST:PORT")
+    check.add_argument(
+        "--meet",
+        metavar="WHERE",
+        help="where members meet: a DIRECTORY, s3://BUCKET/PREFIX or tcp://HOST:PORT",
+    )
     check.add_argument("--hostfile", metavar="FILE", help="one host a line; slots= is ignored")
     check.add_argument("--address", help="this member's address (default: of the route to the others)")
     check.add_argument("--master-port", type=_port, metavar="PORT", help="port of torch's store (29500)")

@@ -8,7 +8,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Dict, Iterable, Mapping, Optional, Sequence, Tuple
 
-from probe.aws import FORM, CredentialChain, xml_error
+from probe.aws import FORM, xml_error
+from probe.credentials import CredentialChain
 from probe.endpoints import Endpoint
 from probe.signing import encode_query
 from probe.transport import AwsError, CredentialSource, Request, Response, RetryPolicy, Transport

@@ -12,6 +12,7 @@ import os
 import socket
 from typing import Iterator, Mapping, Optional
 
+from cluster.keys import run_prefix
 from cluster.node_config import CONFIG_PATH, NodeConfig
 from cluster.serial import DecodeError, decode
 from diagnosis.launchers import SLURM, batch_script
@@ -99,7 +100,8 @@ def read_config(path: str = CONFIG_PATH) -> NodeConfig:
 
 def by_ec2(wish: Wish) -> Place:
     """The place of an EC2 instance; talks to the metadata service, and to S3 not yet."""
-    from probe.aws import CredentialChain, S3Client  # noqa: PLC0415 - http and ssl, only where they are needed
+    from probe.aws import S3Client  # noqa: PLC0415 - http and ssl, only where they are needed
+    from probe.credentials import CredentialChain  # noqa: PLC0415 - as above
     from probe.metadata import InstanceMetadata, MetadataError  # noqa: PLC0415 - as above
     from probe.s3_board import S3Board  # noqa: PLC0415 - as above
 
@@ -119,7 +121,7 @@ def by_ec2(wish: Wish) -> Place:
         address=address,
         name=name,
         nodes=wish.nodes or config.nodes,
-        board=S3Board(client, run, config.role_id, instance_id),
+        board=S3Board(client, run_prefix(run), instance_id, role_id=config.role_id),
         master_port=wish.master_port or config.master_port,
         ephemeral_ports=own_range(config.ephemeral_ports),
         deadline_s=wish.deadline_s or config.deadline_s,

@@ -19,20 +19,28 @@ def on_a_port(meet: Optional[str]) -> bool:
 
 
 def shared_board(meet: str, run: str, member_id: str) -> Board:
-    """The board of a run in a place that all members see.
+    """The board of a run in a place that all members see: a directory, or a prefix of a bucket.
 
     Raises:
-        DiscoverError: a check of this name was judged there before.
+        DiscoverError: `meet` cannot be such a place, or a check of this name was judged there before.
     """
-    board = DirectoryBoard(os.path.join(meet, run), member_id)
+    board: Board
+    if meet.startswith("s3://"):
+        from probe.s3_place import s3_board  # noqa: PLC0415 - http and ssl, only where they are needed
+
+        board = s3_board(meet, run, member_id)
+    elif "://" in meet:
+        raise DiscoverError(f"--meet {meet} is not a DIRECTORY, s3://BUCKET/PREFIX or tcp://HOST:PORT")
+    else:
+        board = DirectoryBoard(os.path.join(meet, run), member_id)
     try:
         names = board.names()
     except BoardError:  # told when the member tries to register, with what it alone can say
         return board
     if any(name.rpartition("/")[2].startswith("verdict-") for name in names):
         raise DiscoverError(
-            f"{os.path.join(meet, run)} holds the verdict of an earlier check; give an empty directory "
-            "or another --run NAME on every member"
+            f"{meet} holds the verdict of an earlier check of the name {run}; give an empty place or another "
+            "--run NAME on every member"
         )
     return board
 

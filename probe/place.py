@@ -16,7 +16,7 @@ from probe.interfaces import read_interfaces
 from probe.preflight import read_local_port_range
 
 if TYPE_CHECKING:
-    from probe.aws import CredentialChain
+    from probe.credentials import CredentialChain
 
 DEFAULT_MASTER_PORT = 29500
 # Of a check by hand: long enough for someone to start it on every node.
@@ -75,6 +75,7 @@ class Place:
     deadline_s: float = DEFAULT_DEADLINE_S
     collective_bytes: int = 64 * 1024 * 1024
     collective_timeout_s: float = COLLECTIVE_TIMEOUT_S
+    on_a_port: bool = False  # members meet on a port of one of them
     serves: bool = False  # this process serves the meeting place
     launcher: bool = False  # torch is to use the environment (with `variables`)
     listens_on_master: bool = True

@@ -14,8 +14,9 @@ from cluster.snapshot import ClusterSnapshot
 from diagnosis.render import signal_reason
 from diagnosis.report import ConnectOutcome, Diagnosis, PairVerdict, Verdict
 from probe.account import AccountReader
-from probe.aws import CredentialChain, signal
+from probe.aws import signal
 from probe.cloudwatch import Metric, put_log_event, put_metric_data
+from probe.credentials import CredentialChain
 from probe.transport import AwsError, RetryPolicy
 
 # CloudWatch Logs takes 256 KiB in one event. A broken pair costs about 60 bytes.

@@ -36,7 +36,8 @@ RETRIED_CODES = aws_codes.THROTTLED | {
 RETRIED_STATUSES = frozenset({429, 500, 502, 503, 504})
 SKEWED_CODES = frozenset({"RequestTimeTooSkewed"})
 NEXT_STEPS = {
-    "NoSuchBucket": "deploy the evidence stack first, or correct `bucket` in /etc/fullmesh/config.json",
+    "NoSuchBucket": "deploy the evidence stack first, or correct the name in /etc/fullmesh/config.json or "
+    "--meet",
     "NoSuchKey": "check the key; a row is there only once its node has written it",
     "RequestTimeTooSkewed": "set this host's clock: chronyc makestep",
     "SignatureDoesNotMatch": "check the region and the keys; if this host's clock is off: chronyc makestep",
@@ -48,7 +49,10 @@ NEXT_STEPS = {
 
 
 class AwsError(RuntimeError):
-    """A call that failed for good. `status` is None when no answer came; `code` is then `Unreachable`."""
+    """A call that failed for good. `status` is None when no answer came; `code` is then `Unreachable`.
+
+    answer: what the service said, where it said anything.
+    """
 
     def __init__(
         self, *, service: str, operation: str, code: str, status: Optional[int], message: str, next_step: str
@@ -58,6 +62,7 @@ class AwsError(RuntimeError):
         self.code = code
         self.status = status
         self.next_step = next_step
+        self.answer: Optional[Response] = None
         shown = f" (status {status})" if status is not None else ""
         super().__init__(f"{service} {operation} failed: {code}{shown}: {message[:300]}; {next_step}")
 
@@ -279,7 +284,7 @@ class Transport:
             )
         else:
             next_step = NEXT_STEPS.get(code, "see the service's message")
-        return AwsError(
+        error = AwsError(
             service=self._service,
             operation=request.operation,
             code=code,
@@ -287,6 +292,8 @@ class Transport:
             message=message,
             next_step=next_step,
         )
+        error.answer = response
+        return error
 
 
 class _NoAnswer(Exception):

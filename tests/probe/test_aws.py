@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from probe.aws import CredentialChain, S3Client, signal
+from probe.aws import S3Client, signal
+from probe.credentials import CredentialChain
 from probe.metadata import InstanceMetadata
 from probe.transport import AwsError, RetryPolicy
 from tests.probe.aws_server import KEYS, REGION, Answer, answering

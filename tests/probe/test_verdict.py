@@ -12,8 +12,8 @@ from cluster.node_config import NodeConfig
 from cluster.snapshot import ClusterSnapshot
 from diagnosis.report import Diagnosis, Verdict
 from probe import publish, verdict
-from probe.aws import CredentialChain
 from probe.board import DirectoryBoard
+from probe.credentials import CredentialChain
 from probe.place import Place
 from probe.rows import MESH_ROW, Waiter, dump
 from probe.verdict import MESH, Bench, settle
