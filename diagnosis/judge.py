@@ -13,6 +13,7 @@ from typing import Callable, Dict, Iterable, Iterator, List, Optional, Sequence,
 from cluster.snapshot import ClusterSnapshot
 from diagnosis.advertised import judge_advertised
 from diagnosis.answers import judge_answers
+from diagnosis.bandwidth import judge_bandwidth, with_links
 from diagnosis.builds import judge_builds
 from diagnosis.case import Case
 from diagnosis.causes import ORDER, cause, finding
@@ -48,6 +49,7 @@ _AROUND = (
     judge_names,
     judge_advertised,
     judge_builds,
+    judge_bandwidth,
     judge_skew,
 )
 
@@ -92,7 +94,7 @@ def judge(
         unanswered=tuple(unanswered),
         exposed=exposed,
         nodes=_node_verdicts(case, deciding, candidates, unanswered),
-        pairs=case.matrix.verdicts(),
+        pairs=with_links(case, case.matrix.verdicts()),
         collective=slowest(case),
         timings_s=_timings(case),
     )

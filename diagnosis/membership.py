@@ -28,6 +28,7 @@ class Expectation:
     rules_expected: whether the account's rules were to be read, so that "does anybody else get
         in" is a planned question.
     rules_problem: why they were not read.
+    baselines: instance type -> its guaranteed bandwidth in Gbit/s, as far as EC2 told it.
     """
 
     nodes: int
@@ -39,6 +40,7 @@ class Expectation:
     cluster: str = ""
     rules_expected: bool = False
     rules_problem: str = ""
+    baselines: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -130,6 +130,8 @@ def document(diagnosis: Diagnosis) -> Dict[str, Any]:
                 "outcomes": encode(pair.outcomes),
                 "round_trip_s": pair.round_trip_s,
                 "lost_share": pair.lost_share,
+                "gbit_per_s": pair.gbit_per_s,
+                "baseline_gbit_per_s": pair.baseline_gbit_per_s,
             }
             for pair in diagnosis.pairs
         ],

@@ -235,6 +235,7 @@ class CollectiveResult:
     time_s: Optional[float] = None  # median of the measured rounds
     algbw_gbit_per_s: Optional[float] = None
     busbw_gbit_per_s: Optional[float] = None
+    link_gbit_per_s: Optional[float] = None  # from the rank before this one, all links busy at once
     wrong_values: Optional[str] = None  # first value that is not the known answer
     error: Optional[str] = None
     torch_version: Optional[str] = None
@@ -331,6 +332,8 @@ class PairVerdict:
     """One ordered pair. outcomes: port -> ConnectOutcome value; None = not attempted.
 
     lost_share: of the segments sent at a gentle pace; None = not looked at.
+    gbit_per_s: what the link carried in the ring; None = no link of the ring, or not measured.
+    baseline_gbit_per_s: what the instance types guarantee to one flow; None = not known.
     """
 
     source: int
@@ -338,6 +341,8 @@ class PairVerdict:
     outcomes: Dict[str, Optional[ConnectOutcome]]
     round_trip_s: Optional[float] = None
     lost_share: Optional[float] = None
+    gbit_per_s: Optional[float] = None
+    baseline_gbit_per_s: Optional[float] = None
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,21 @@ def figures(diagnosis: Diagnosis) -> List[str]:
     lines += [line for line in (_loss_line(diagnosis), _clocks_line(diagnosis)) if line]
     if diagnosis.collective is not None:
         lines.append(collective_line(diagnosis.collective))
-    return lines
+    return [*lines, *_link_lines(diagnosis)]
+
+
+def _link_lines(diagnosis: Diagnosis) -> List[str]:
+    """The slowest link of the ring, against its baseline where that is known."""
+    links = [pair for pair in diagnosis.pairs if pair.gbit_per_s is not None]
+    if not links:
+        return []
+    slowest = min(links, key=lambda pair: pair.gbit_per_s or 0.0)
+    baseline = slowest.baseline_gbit_per_s
+    against = f"baseline {baseline:g} Gbit/s" if baseline is not None else "no baseline is known"
+    return [
+        f"slowest link of {len(links)}: {slowest.gbit_per_s:.2f} Gbit/s, from rank {slowest.source} to "
+        f"{slowest.destination} ({against})"
+    ]
 
 
 def _loss_line(diagnosis: Diagnosis) -> str:

@@ -25,6 +25,7 @@ from cluster.serial import decode, encode
 from diagnosis.report import CollectiveResult, CollectiveStep, Verdict
 from probe.collective_process import GO, CollectiveTask
 from probe.limits import lower_descriptor_limit
+from probe.link_rate import link_gbit_per_s
 from probe.members import address_family
 from probe.versions import read_versions
 
@@ -95,6 +96,7 @@ class Worker:
         self._known_answers(torch, dist)
         self._begin(CollectiveStep.MEASURE)
         self._measure(torch, dist)
+        self._note(link_gbit_per_s=link_gbit_per_s(torch, dist))
         self._note(outcome=Verdict.FAIL if self.result.wrong_values else Verdict.PASS)
         self._begin(CollectiveStep.SHUTDOWN)
         dist.destroy_process_group()

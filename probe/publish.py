@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from cluster.node_config import NodeConfig
 from cluster.snapshot import ClusterSnapshot
@@ -15,6 +15,7 @@ from diagnosis.render import signal_reason
 from diagnosis.report import ConnectOutcome, Diagnosis, PairVerdict, Verdict
 from probe.account import AccountReader
 from probe.aws import signal
+from probe.baseline import read_baselines
 from probe.cloudwatch import Metric, put_log_event, put_metric_data
 from probe.credentials import CredentialChain
 from probe.transport import AwsError, RetryPolicy
@@ -54,6 +55,14 @@ class AwsPublisher:
         if snapshot is None:
             raise RulesUnreadError(reader.problems["instances"])
         return snapshot
+
+    def read_baselines(self, instance_types: Sequence[str]) -> Mapping[str, float]:
+        """Instance type -> guaranteed Gbit/s, as far as EC2 tells.
+
+        Raises:
+            AwsError, ValueError: EC2 refused, did not answer, or its answer does not read.
+        """
+        return read_baselines(self._config.region, instance_types, self._credentials)
 
     def signal(self, diagnosis: Diagnosis, evidence: str) -> Tuple[str, ...]:
         """Tell the wait condition; () when it was told or nobody waits, else why not."""

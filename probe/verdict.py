@@ -7,7 +7,18 @@ import dataclasses
 import threading
 import time
 import traceback
-from typing import TYPE_CHECKING, Callable, Generic, List, Optional, Protocol, Sequence, Tuple, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Callable,
+    Generic,
+    List,
+    Mapping,
+    Optional,
+    Protocol,
+    Sequence,
+    Tuple,
+    TypeVar,
+)
 
 from cluster.keys import STAGES, run_prefix
 from diagnosis.report import Diagnosis, Finding, NodeReport, Verdict
@@ -84,6 +95,13 @@ class Publisher(Protocol):
             Exception: they cannot be read; its text says why.
         """
 
+    def read_baselines(self, instance_types: Sequence[str]) -> Mapping[str, float]:
+        """Instance type -> guaranteed Gbit/s, as far as the account tells.
+
+        Raises:
+            Exception: it cannot be asked; its text says why.
+        """
+
     def signal(self, diagnosis: Diagnosis, evidence: str) -> Tuple[str, ...]:
         """Tell whoever waits; what failed, as text."""
 
@@ -96,6 +114,9 @@ class Nobody:
 
     def read_rules(self, member_ids: Sequence[str]) -> Optional[ClusterSnapshot]:  # noqa: ARG002 - a Publisher
         return None
+
+    def read_baselines(self, instance_types: Sequence[str]) -> Mapping[str, float]:  # noqa: ARG002 - a Publisher
+        return {}
 
     def signal(self, diagnosis: Diagnosis, evidence: str) -> Tuple[str, ...]:  # noqa: ARG002 - a Publisher
         return ()
@@ -215,6 +236,7 @@ def _judge_and_tell(
         cluster=place.config.cluster if place.config else "",
         rules_expected=place.config is not None,
         rules_problem=problem,
+        baselines=_baselines(bench, snapshot) if stage == COLLECTIVE else {},
     )
     diagnosis = _judged(reports, expectation, snapshot)
     diagnosis = dataclasses.replace(
@@ -262,6 +284,18 @@ def _rules(rules: Background[Optional[ClusterSnapshot]], say: Say) -> Tuple[Opti
     except Exception as error:  # noqa: BLE001 - whatever it is, the rows are still judged
         say(f"the account's rules cannot be read: {error}")
         return None, str(error)
+
+
+def _baselines(bench: Bench, snapshot: Optional[ClusterSnapshot]) -> Mapping[str, float]:
+    """What the members' types are guaranteed; what cannot be read is not compared, and is no fault."""
+    if snapshot is None:
+        return {}
+    types = {instance.instance_type for instance in snapshot.instances if instance.instance_type}
+    try:
+        return bench.publisher.read_baselines(sorted(types))
+    except Exception as error:  # noqa: BLE001 - as in `_rules`
+        bench.say(f"baselines of {', '.join(sorted(types))} cannot be read: {error}")
+        return {}
 
 
 def tell(bench: Bench, stage: str, diagnosis: Diagnosis) -> Diagnosis:

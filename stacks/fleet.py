@@ -24,8 +24,10 @@ SESSION_REASON = "Session Manager is the only door to a node; AWS keeps its poli
 # What would end or move a member while CloudFormation replaces the fleet.
 SUSPENDED = ["HealthCheck", "ReplaceUnhealthy", "AZRebalance", "AlarmNotification", "ScheduledActions"]
 
-# The documents of cluster.snapshot, so that a judging node can name the missing rule.
+# The documents of cluster.snapshot, so that a judging node can name the missing rule, and the
+# types' guaranteed bandwidth.
 DESCRIBED = [
+    "ec2:DescribeInstanceTypes",
     "ec2:DescribeInstances",
     "ec2:DescribeNetworkAcls",
     "ec2:DescribeNetworkInterfaces",

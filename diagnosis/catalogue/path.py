@@ -80,8 +80,9 @@ CAUSES = (
         id="bandwidth-below-baseline",
         group=Group.PATH,
         title="a link is slower than the type's baseline",
-        meaning="The measured bandwidth is below what the instance type guarantees for one flow.",
-        decided_by="the measurement against the type's baseline",
+        meaning="What a link of the ring carries is below four fifths of what the instance types guarantee "
+        "to one flow.",
+        decided_by="each link of the ring, measured over Gloo, against the baseline that EC2 tells of a type",
         seen_in=(LIVE,),
         remediation="Check the placement group and the allowances.",
         commands=(
@@ -89,5 +90,6 @@ CAUSES = (
             "'InstanceTypes[0].NetworkInfo.NetworkCards'",
             "ethtool -S {interface} | grep allowance_exceeded",
         ),
+        decides_verdict=False,
     ),
 )

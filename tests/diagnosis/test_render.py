@@ -135,6 +135,8 @@ def test_json_is_the_public_schema() -> None:
         "outcomes": {"29500": "CONNECTED", "32768": "TIMED_OUT", "46884": "TIMED_OUT", "60999": "TIMED_OUT"},
         "round_trip_s": 0.0001,
         "lost_share": None,
+        "gbit_per_s": None,
+        "baseline_gbit_per_s": None,
     }
     assert document["nodes"][0] == {
         "rank": 0,

@@ -325,6 +325,7 @@ def test_types_tell_whether_they_take_a_cluster_group(ec2: Any) -> None:
         )
         for item in listed
     ] == [("c7g.2xlarge", 8, ["arm64"], True), ("t3.large", 2, ["x86_64"], False)]
+    assert all("NetworkInfo" not in item for item in listed)  # no bandwidth is invented
 
 
 def test_a_listing_pages_and_encodes(plane: Plane) -> None:

@@ -152,3 +152,10 @@ def test_a_wrong_number_is_found_wherever_it_stands() -> None:
     values[998] = 3
     values[999] = float("nan")
     assert _first_difference(values, expected) == "element 998 of 1000 is 3, not 998 (2 differ)"
+
+
+def test_each_rank_times_what_comes_from_the_one_before() -> None:
+    """Three ranks, three links of the ring, each with a figure of its own."""
+    rates = [result.link_gbit_per_s for result in run_ranks(3, 3).values()]
+    assert all(rate is not None and rate > 0.001 for rate in rates)
+    assert len(set(rates)) == 3
