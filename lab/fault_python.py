@@ -4,27 +4,32 @@ from __future__ import annotations
 
 import textwrap
 
-_OTHER_TORCH = """\
+# It looks at the module when that is loaded, not when it is only looked for, as the probe does.
+_SITE_CUSTOMIZE = """\
 import importlib.machinery, os, signal, sys, time
-
-def replace(module, real):
-    def other(*args, **kwargs):
-{body}
-    module.{name} = other
 
 class Finder:
     def find_spec(self, name, path=None, target=None):
-        if name != "torch.distributed":
+        if name != "{module}":
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path)
+        if spec is None:
+            return None
         load = spec.loader.exec_module
         def exec_module(module):
+{before}
             load(module)
-            replace(module, module.{name})
+{after}
         spec.loader.exec_module = exec_module
         return spec
 
 sys.meta_path.insert(0, Finder())
+"""
+_REPLACE = """\
+real = module.{name}
+def other(*args, **kwargs):
+{body}
+module.{name} = other
 """
 
 
@@ -34,17 +39,17 @@ def other_torch(name: str, body: str) -> str:
     The body may call what it replaces as `real`, and has os, signal, sys and time. So a rank goes
     another way than the others, as a job's own program would, in the real torch.
     """
-    return _OTHER_TORCH.format(name=name, body=textwrap.indent(body, " " * 8))
+    replaced = _REPLACE.format(name=name, body=textwrap.indent(body, "    "))
+    return _site("torch.distributed", after=replaced)
 
 
 def slow_torch(seconds: float) -> str:
     """A sitecustomize.py with which the import of torch takes that much longer, as from a cold disk."""
-    return (
-        "import sys, time\n"
-        "class Finder:\n"
-        "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name == 'torch':\n"
-        "            sys.meta_path.remove(self)\n"
-        f"            time.sleep({seconds})\n"
-        "sys.meta_path.insert(0, Finder())\n"
+    return _site("torch", before=f"time.sleep({seconds})")
+
+
+def _site(module: str, before: str = "pass", after: str = "pass") -> str:
+    indent = " " * 12
+    return _SITE_CUSTOMIZE.format(
+        module=module, before=textwrap.indent(before, indent), after=textwrap.indent(after, indent)
     )

@@ -110,9 +110,9 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         id="timeout-too-short",
-        title="node 2 needs 8 s longer to import torch, and the job's time-out is 3 s",
+        title="node 2 needs 15 s longer to import torch, and the job's time-out is 3 s",
         expected=(("timeout-too-short", "cluster"),),
-        injection=_site(2, slow_torch(8)),
+        injection=_site(2, slow_torch(15)),
         collective=True,
         options=("--collective-timeout-s", "3"),
     ),
