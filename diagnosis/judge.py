@@ -21,6 +21,7 @@ from diagnosis.collective import slowest
 from diagnosis.late import judge_late
 from diagnosis.launch import judge_launch
 from diagnosis.leftover import judge_leftover
+from diagnosis.limits import judge_limits
 from diagnosis.loss import judge_loss
 from diagnosis.master import judge_master
 from diagnosis.membership import Expectation, take_roll
@@ -51,6 +52,7 @@ _AROUND = (
     judge_builds,
     judge_bandwidth,
     judge_skew,
+    judge_limits,
 )
 
 

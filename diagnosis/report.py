@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Dict, Optional, Tuple
 
 from cluster.ports import PortRange
+from diagnosis.counters import Counters
 
 SCHEMA_VERSION = 1
 
@@ -162,7 +163,8 @@ class HostFacts:
     kinds: Optional[Dict[str, str]] = None  # name -> "bridge", "tun", "veth", ...; "" = a device of its own
     mtu: Optional[int] = None
     local_port_range: Optional[PortRange] = None
-    nofile_limit: Optional[int] = None
+    local_ports_held: Optional[int] = None  # ports of that range that some socket here has
+    nofile_limit: Optional[int] = None  # the soft limit that this check was started with
     somaxconn: Optional[int] = None
     firewall_rules: Optional[str] = None  # the host's own ruleset as text; "" = none
     firewall_error: Optional[str] = None  # why it could not be read
@@ -271,6 +273,7 @@ class NodeReport:
     nodes_expected: how many members were to meet, whoever said so.
     processes: claimed size of the job where a member runs several of its ranks; None = one each.
     members: member_id -> address as this node saw the cluster when it began to probe.
+    counters: what the host's counters grew by while the row's stages ran.
     listens_until: its listeners stay open for later peers until then, or until a verdict stands.
     """
 
@@ -299,6 +302,7 @@ class NodeReport:
     collective: Optional[CollectiveResult] = None
     failures: Tuple[StepFailure, ...] = ()
     publish_errors: Tuple[str, ...] = ()
+    counters: Optional[Counters] = None
     timings_s: Dict[str, float] = field(default_factory=dict)
     peak_memory_bytes: Optional[int] = None
 

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import textwrap
 
+from lab.fault_host import Launch, OnNode, Together
+from lab.fault_scene import Injection
+
+_FOLDER = "/run/fault"
 # It looks at the module when that is loaded, not when it is only looked for, as the probe does.
 _SITE_CUSTOMIZE = """\
 import importlib.machinery, os, signal, sys, time
@@ -31,6 +35,17 @@ def other(*args, **kwargs):
 {body}
 module.{name} = other
 """
+
+
+def on_rank(rank: int, text: str) -> Injection:
+    """Python on that node runs this before the job's own program."""
+    script = f"mkdir -p {_FOLDER}; cat >{_FOLDER}/sitecustomize.py <<'EOF'\n{text}EOF\n"
+    return Together(
+        (
+            OnNode(rank=rank, script=script, undo=f"rm -rf {_FOLDER}"),
+            Launch(changes={rank: {"PYTHONPATH": _FOLDER}}),
+        )
+    )
 
 
 def other_torch(name: str, body: str) -> str:

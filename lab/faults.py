@@ -8,7 +8,7 @@ has several faults.
 from __future__ import annotations
 
 from lab.fault import Fault, Way
-from lab.fault_tables import addressing, filtering, job, path, rendezvous, runtime
+from lab.fault_tables import addressing, filtering, job, limits, path, rendezvous, runtime
 
 __all__ = ["FAULTS", "TABLES", "Fault", "Way"]
 
@@ -19,6 +19,7 @@ TABLES = (
     path.FAULTS,
     runtime.FAULTS,
     job.FAULTS,
+    limits.FAULTS,
 )
 
 FAULTS: dict[str, Fault] = {fault.id: fault for table in TABLES for fault in table}

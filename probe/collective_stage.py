@@ -11,6 +11,7 @@ from diagnosis.report import CollectiveResult, Diagnosis, NodeReport, Verdict
 from probe.alone import without_meeting
 from probe.board import BoardError
 from probe.collective_process import CollectiveTask, Others, run_in_process
+from probe.counters import CounterWatch
 from probe.interfaces import interface_of, read_interfaces
 from probe.members import Member
 from probe.rows import (
@@ -57,11 +58,12 @@ def prove_collective(bench: Bench, environ: Mapping[str, str], unable: str = "")
         members = listing.members()
         if not place.local_rank and not holds(passed, place.member_id):
             return counted(passed, place)
+        counters = CounterWatch(place.address)
         result = _collective(bench, members, environ, unable, clock)
         clock.lap("collective")
         clock.limit(place.deadline_s)
         say(f"collective: {result.outcome.value} {result.error or ''}")
-        own = _collective_row(bench, listing, result, clock)
+        own = _collective_row(bench, listing, result, clock, counters)
         if place.local_rank:
             return await_verdict(bench, COLLECTIVE)
         bench.waiter.insist(lambda: place.board.post(COLLECTIVE_ROW, dump(own)))
@@ -151,7 +153,7 @@ def _rank_0(members: Tuple[Member, ...]) -> Member:
 
 
 def _collective_row(
-    bench: Bench, listing: Listing, result: CollectiveResult, clock: StageClock
+    bench: Bench, listing: Listing, result: CollectiveResult, clock: StageClock, counters: CounterWatch
 ) -> NodeReport:
     """This node's row of the mesh stage with the collective filled in."""
     place = bench.place
@@ -165,6 +167,7 @@ def _collective_row(
     row = dataclasses.replace(
         report,
         collective=result,
+        counters=counters.growth(report.counters),
         finished_at=time.time(),
         timings_s={**report.timings_s, **clock.laps},
     )

@@ -11,6 +11,7 @@ from typing import Dict, Optional
 
 from diagnosis.counters import Counters
 from probe.ethtool import statistics
+from probe.interfaces import interface_of, read_interfaces
 
 _OVERFLOWS = "ListenOverflows"
 # Packets that found the table full; early_drop forgets another connection instead.
@@ -18,11 +19,24 @@ _TRACKING_DROPS = "drop"
 _EXCEEDED = "_allowance_exceeded"
 
 
+class CounterWatch:
+    """What the counters of this host grow by from now on."""
+
+    def __init__(self, address: str) -> None:
+        """address: the member's, of the interface that counts."""
+        self._interface = interface_of(address, read_interfaces())
+        self._before = read_counters(self._interface)
+
+    def growth(self, earlier: Optional[Counters] = None) -> Counters:
+        """Until now, with what an earlier stage's watch told."""
+        return _together(earlier, _growth(self._before, read_counters(self._interface)))
+
+
 def read_counters(interface: Optional[str]) -> Counters:
     """All of them as they stand.
 
-    The allowances are ENA's (docs.aws.amazon.com/AWSEC2/latest/UserGuide/monitoring-network-performance-ena.html);
-    other cards have none.
+    The allowances are ENA's, other cards have none
+    (docs.aws.amazon.com/AWSEC2/latest/UserGuide/monitoring-network-performance-ena.html).
     """
     return Counters(
         listen_overflows=_tcp_extension(_OVERFLOWS),
@@ -33,7 +47,7 @@ def read_counters(interface: Optional[str]) -> Counters:
     )
 
 
-def growth(before: Counters, after: Counters) -> Counters:
+def _growth(before: Counters, after: Counters) -> Counters:
     """What they grew by; levels as they stand after."""
     return dataclasses.replace(
         after,
@@ -47,7 +61,7 @@ def growth(before: Counters, after: Counters) -> Counters:
     )
 
 
-def together(first: Optional[Counters], second: Counters) -> Counters:
+def _together(first: Optional[Counters], second: Counters) -> Counters:
     """Growth over two stages; levels of the second, or the first's where these are higher."""
     if first is None:
         return second

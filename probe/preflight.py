@@ -6,7 +6,6 @@ Every field is read by itself: one that cannot be read is None and never hides t
 from __future__ import annotations
 
 import re
-import resource
 import shutil
 import socket
 import subprocess
@@ -16,8 +15,10 @@ from typing import Callable, Dict, List, Mapping, Optional, Tuple, TypeVar
 from cluster.ports import PortRange
 from diagnosis.report import HostFacts
 from probe.interfaces import interface_of, read_interfaces, read_mtu
+from probe.limits import started_with
 from probe.netfilter import Firewall, read_firewall
 from probe.netlink import read_links
+from probe.sockets import tcp_sockets
 from probe.starter import started_by
 from probe.versions import read_versions
 
@@ -63,7 +64,8 @@ def read_host_facts(address: Optional[str], environ: Mapping[str, str]) -> HostF
         kinds=links.kinds if links else None,
         mtu=_or_none(lambda: read_mtu(interface)) if interface else None,
         local_port_range=read_local_port_range(),
-        nofile_limit=_or_none(lambda: resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
+        local_ports_held=_or_none(_local_ports_held),
+        nofile_limit=started_with()[0],
         somaxconn=_or_none(lambda: int(_text("/proc/sys/net/core/somaxconn"))),
         firewall_rules=firewall.rules,
         firewall_error=firewall.error,
@@ -99,6 +101,12 @@ def resolve(
 def read_local_port_range() -> Optional[PortRange]:
     """net.ipv4.ip_local_port_range of this network namespace."""
     return _or_none(lambda: PortRange(*map(int, _text("/proc/sys/net/ipv4/ip_local_port_range").split())))
+
+
+def _local_ports_held() -> int:
+    """How many ports of that range a socket has: none of these is left for a listener on any port."""
+    ports = read_local_port_range()
+    return len({item.local[1] for item in tcp_sockets() if ports is not None and item.local[1] in ports})
 
 
 def distributed_environment(environ: Mapping[str, str]) -> Dict[str, str]:

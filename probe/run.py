@@ -22,6 +22,7 @@ from diagnosis.report import (
 from probe.alone import without_meeting
 from probe.board import BoardError
 from probe.contact import read_contacts
+from probe.counters import CounterWatch
 from probe.members import Member
 from probe.mesh import Mesh, peak_memory_bytes
 from probe.place import Place
@@ -72,6 +73,7 @@ def prove_mesh(bench: Bench, environ: Mapping[str, str]) -> Diagnosis:
     place, say = bench.place, bench.say
     clock = StageClock(place.deadline_s)
     facts = Background(lambda: read_host_facts(place.address, environ), "preflight")
+    counters = CounterWatch(place.address)
     report = NodeReport(
         run=place.run,
         member_id=place.member_id,
@@ -117,6 +119,7 @@ def prove_mesh(bench: Bench, environ: Mapping[str, str]) -> Diagnosis:
                 streams=streams,
                 contacts=_told(contacts, CONTACTS_PATIENCE_S, say) if contacts else None,
                 host=_told(facts, PREFLIGHT_PATIENCE_S, say),
+                counters=counters.growth(),
                 finished_at=time.time(),
                 listens_until=time.time() + clock.rows_patience_s,
                 timings_s=dict(clock.laps),
