@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import dataclasses
+import datetime
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from audit.difference import Difference, Meaning
-from audit.documents import Documents
+from audit import baseline
+from audit.baseline import ReviewedException
+from audit.difference import Difference, Key, Meaning
+from audit.documents import Documents, Json
 from audit.drift import Drift, OurStack, find_drift, members_of
 from audit.members import Members
-from audit.render_drift import drift_lines, tally
+from audit.render_drift import baseline_lines, drift_lines, tally
+from cluster.exposure import Exposed
 from cluster.ports import PortRange
 from cluster.serial import encode
 from cluster.snapshot import ClusterSnapshot
 from diagnosis import render
 from diagnosis.report import SCHEMA_VERSION, Diagnosis, Verdict
-from diagnosis.static import StaticFindings, judge_rules
+from diagnosis.static import StaticFindings, exposed_line, judge_rules
 
 NO_EXPECTATION = "drift: there is no stack of ours to compare with"
 
@@ -25,35 +31,71 @@ NO_EXPECTATION = "drift: there is no stack of ours to compare with"
 class Audit:
     """drift: None = there is no stack to compare with.
 
-    fail_on: differences below it do not fail the audit. skipped: questions that were left out on
-    purpose, and why.
+    fail_on: what is less grave does not fail the audit. accepted: differences that a reviewed exception
+    lets be. baseline_problems: exceptions that expired or are stale. who: who made a difference, by its
+    key; None = nobody asked. skipped: questions that were left out on purpose, and why.
     """
 
     findings: StaticFindings
     drift: Drift | None = None
     fail_on: Meaning = Meaning.COSMETIC
+    accepted: tuple[tuple[Difference, ReviewedException], ...] = ()
+    baseline_problems: tuple[str, ...] = ()
+    who: Mapping[Key, Sequence[Json]] | None = None
     skipped: tuple[str, ...] = ()
+
+    def with_baseline(self, exceptions: Sequence[ReviewedException], today: datetime.date) -> Audit:
+        """The audit in which reviewed exceptions count."""
+        if self.drift is None:
+            return self
+        found = baseline.apply(exceptions, self.drift.differences, today)
+        return dataclasses.replace(
+            self,
+            drift=dataclasses.replace(self.drift, differences=found.remaining),
+            accepted=found.accepted,
+            baseline_problems=found.problems,
+        )
 
     @property
     def differences(self) -> tuple[Difference, ...]:
+        """What differs and no exception lets be, the gravest first."""
         return self.drift.differences if self.drift else ()
+
+    @property
+    def exposed(self) -> tuple[Exposed, ...]:
+        """Who gets in by anything else than what an exception lets be."""
+        let = {
+            (item["protocol"], item["ports"], item["source"])
+            for difference, _ in self.accepted
+            for item in difference.opens_to
+        }
+        return tuple(e for e in self.findings.exposed if (e.protocol, e.ports, e.source) not in let)
+
+    @property
+    def exposed_lines(self) -> tuple[str, ...]:
+        return tuple(map(exposed_line, self.exposed))
+
+    @property
+    def opened(self) -> bool:
+        """Whether who gets in fails the audit."""
+        return bool(self.exposed) and self.fail_on.grade <= Meaning.OPENS_CLUSTER.grade
+
+    def fails(self, item: Difference) -> bool:
+        """Whether a difference fails the audit."""
+        return item.meaning is not Meaning.UNDETERMINED and item.meaning.grade >= self.fail_on.grade
 
     @property
     def verdict(self) -> Verdict:
         """FAIL: the mesh cannot form, or what stands differs by `fail_on` or more; UNKNOWN before PASS."""
         found = self.findings
-        opened = bool(found.exposed) and self.fail_on.grade <= Meaning.OPENS_CLUSTER.grade
-        drifted = any(item.meaning.grade >= self.fail_on.grade for item in self._told)
-        if found.mesh_possible is False or opened or drifted:
+        drifted = any(map(self.fails, self.differences)) or bool(self.baseline_problems)
+        if found.mesh_possible is False or self.opened or drifted:
             return Verdict.FAIL
-        untold = len(self._told) < len(self.differences) or bool(self.unanswered)
+        undetermined = any(item.meaning is Meaning.UNDETERMINED for item in self.differences)
+        untold = undetermined or bool(self.unanswered)
         if not found.mesh_possible or not found.exposure_known or untold:
             return Verdict.UNKNOWN
         return Verdict.PASS
-
-    @property
-    def _told(self) -> list[Difference]:
-        return [item for item in self.differences if item.meaning is not Meaning.UNDETERMINED]
 
     @property
     def unanswered(self) -> tuple[str, ...]:
@@ -81,8 +123,18 @@ class Audit:
             "mesh_possible": found.mesh_possible,
             "blocked": list(found.blocked()),
             "exposed": found.exposed_documents(),
-            "drift": [item.document() for item in self.differences],
+            "drift": [self._difference(item) for item in self.differences],
+            "accepted": [
+                {**self._difference(item), "reason": exception.reason, "expires": str(exception.expires)}
+                for item, exception in self.accepted
+            ],
+            "baseline_problems": list(self.baseline_problems),
         }
+
+    def _difference(self, item: Difference) -> Json:
+        """who: the latest calls that may have made it; null where nobody asked, or could not."""
+        told = None if self.who is None else self.who.get(item.deviation.key)
+        return {**item.document(), "who": None if told is None else list(told)}
 
     def to_json(self) -> str:
         return json.dumps(self.document(), indent=2) + "\n"
@@ -97,15 +149,18 @@ class Audit:
             next_command=found.next_command,
             unanswered=self.unanswered,
             skipped=self.skipped,
-            exposed=found.exposed_lines(),
+            exposed=self.exposed_lines,
         )
         text = render.to_terminal(diagnosis, said=self._headline())
-        lines = drift_lines(self.differences)
+        lines = drift_lines(self.differences, self.who or {})
+        lines += baseline_lines(self.accepted, self.baseline_problems)
         return text + ("\n" + "\n".join(lines) + "\n" if lines else "")
 
     def _headline(self) -> str:
         if self.differences:
             return tally(self.differences)
+        if self.baseline_problems:
+            return f"the reviewed exceptions have to be looked at: {self.baseline_problems[0]}"
         if self.verdict is Verdict.PASS:
             standing = "what stands is what the stack was told; " if self.drift else ""
             return f"{standing}the rules let every pair pass, and nobody else in"

@@ -6,88 +6,36 @@ Only argparse is imported until the command runs, so that --help answers at once
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import datetime
 import os
 import sys
 import traceback
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from diagnosis.command_line import (
-    EXIT_UNKNOWN,
-    EXIT_USAGE,
-    CommandError,
-    context_option,
-    json_option,
-    read_spec,
-    write_json,
-)
+from audit.options import EXAMPLES, add_options
+from diagnosis.command_line import EXIT_UNKNOWN, EXIT_USAGE, CommandError, read_spec, write_json
 
 if TYPE_CHECKING:
+    from audit.answer import Audit
     from audit.documents import Documents
     from audit.drift import OurStack
     from audit.members import Selection
-    from cluster.ports import PortRange
 
 DEFAULT_MASTER_PORT = 29500
-
-EXAMPLES = """\
-examples:
-  fullmesh audit
-      the deployed stack: what stands against what it was told
-  fullmesh audit --tag Project=training --master-port 29500
-      a cluster that something else made: can the mesh form, who else gets in
-  fullmesh audit --security-group sg-0123456789abcdef0 --save-snapshot DIR
-      by a group that its members carry; DIR takes what was read
-  fullmesh audit --snapshot DIR --tag Project=training --json
-      a folder that was saved, or what aws ec2 describe-... printed as JSON
-  fullmesh audit --iam-policy
-      the permissions that reading an account needs
-
-DIR holds security-groups.json, network-acls.json, route-tables.json,
-subnets.json, network-interfaces.json, instances.json, vpcs.json and
-security-group-rules.json. What is absent or cut off makes the answer
-UNKNOWN as far as the answer needs it.
-
-exit status: 0 in sync (PASS), 1 drifted (FAIL), 2 usage, 3 could not look
-"""
 
 
 def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Mount `audit`; it sets `run`, a function of the parsed arguments to an exit status."""
     audit = subparsers.add_parser(
         "audit",
-        help="can the mesh form by the account's rules, and who else gets in",
-        description="Judge a cluster by what the account holds: which rule is missing, who gets in.",
+        help="what stands in the account against what the mesh needs",
+        description="Compare the account with the stack, or judge any cluster by its rules:\n"
+        "can the mesh form, which rule is missing, who else gets in.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    json_option(audit)
-    context_option(audit)
-    audit.add_argument("--region", help="look there (default: as the AWS CLI finds it)")
-    audit.add_argument("--snapshot", type=Path, metavar="DIR", help="read this folder instead of an account")
-    audit.add_argument("--save-snapshot", type=Path, metavar="DIR", help="write what was read to this folder")
-    audit.add_argument(
-        "--iam-policy", action="store_true", help="print the policy that reading needs, and nothing else"
-    )
-    who = audit.add_argument_group("members", "running instances that all of these select")
-    who.add_argument(
-        "--tag", action="append", default=[], type=_tag, metavar="KEY=VALUE", help="they carry this tag"
-    )
-    who.add_argument("--vpc-id", nargs="+", default=[], metavar="VPC", help="they are in one of these VPCs")
-    who.add_argument(
-        "--security-group", nargs="+", default=[], metavar="SG", help="they carry one of these groups"
-    )
-    who.add_argument("--instance-ids", nargs="+", default=[], metavar="ID", help="they are these")
-    audit.add_argument(
-        "--master-port", type=_port, default=None, metavar="PORT", help="port of torch's store (29500)"
-    )
-    audit.add_argument(
-        "--ephemeral-ports",
-        type=_ports,
-        default=None,
-        metavar="FIRST-LAST",
-        help="the nodes' net.ipv4.ip_local_port_range (32768-60999)",
-    )
+    add_options(audit)
     audit.set_defaults(run=_audit)
 
 
@@ -102,12 +50,11 @@ def _audit(options: argparse.Namespace) -> int:
 
 
 def _answered(options: argparse.Namespace) -> int:
-    from audit.answer import attach, audit_stack
     from audit.members import Selection
-    from audit.readings import iam_policy
-    from cluster.ports import DEFAULT_EPHEMERAL_PORTS
 
     if options.iam_policy:
+        from audit.readings import iam_policy
+
         write_json(iam_policy(read_spec(options).name))
         return 0
     selection = Selection(
@@ -116,32 +63,83 @@ def _answered(options: argparse.Namespace) -> int:
         group_ids=tuple(options.security_group),
         instance_ids=tuple(options.instance_ids),
     )
+    _refuse_what_does_not_go_together(options, selection)
+    if options.watch is not None:
+        return _watched(options, selection)
+    found = _look(options, selection)
+    if options.record is not None:
+        return _recorded(options, found)
+    if options.revert:
+        return _reverted(options, selection, found)
+    _show(options, found)
+    return found.exit_status
+
+
+def _refuse_what_does_not_go_together(options: argparse.Namespace, selection: Selection) -> None:
+    """Before anything is asked of an account.
+
+    Raises:
+        CommandError: names the options.
+    """
+    of_stack = {
+        "--who": options.who,
+        "--baseline": options.baseline,
+        "--record": options.record,
+        "--revert": options.revert,
+    }
+    used = [name for name, value in of_stack.items() if value]
+    told = ""
+    if selection and used:
+        told = f"{used[0]} goes with the deployed stack, not with --tag and its like"
+    elif not selection and (options.master_port or options.ephemeral_ports):
+        told = "--master-port and --ephemeral-ports go with --tag and its like: a stack of ours says its own"
+    elif options.snapshot is not None and (options.revert or options.who or options.watch is not None):
+        told = "--revert, --who and --watch look at an account, not at a folder"
+    elif options.record is not None and not (options.reason and options.expires):
+        told = "--record needs --reason and --expires: nobody reviews an exception without them"
+    elif options.yes and not options.revert:
+        told = "--yes answers --revert's question"
+    elif options.watch is not None and (options.revert or options.record or options.sarif or options.junit):
+        told = "--watch goes with --json and with the terminal's form alone"
+    if told:
+        raise CommandError(told, EXIT_USAGE)
+
+
+def _look(options: argparse.Namespace, selection: Selection) -> Audit:
+    """One audit, with who and the reviewed exceptions where they were asked for."""
+    from audit.answer import attach, audit_stack
+    from audit.difference import Meaning
+    from cluster.ports import DEFAULT_EPHEMERAL_PORTS
+
     documents = _documents(options, selection)
     if selection:
         snapshot = documents.snapshot()
-        answer = attach(
+        found = attach(
             snapshot,
             selection.members(snapshot),
             master_port=options.master_port or DEFAULT_MASTER_PORT,
             ephemeral=options.ephemeral_ports or DEFAULT_EPHEMERAL_PORTS,
         )
-    else:
-        answer = audit_stack(documents, _our_stack(options, documents))
-    sys.stdout.write(answer.to_json() if options.json else answer.to_terminal())
-    return answer.exit_status
+        return dataclasses.replace(found, fail_on=Meaning(options.fail_on))
+    found = audit_stack(documents, _our_stack(options, documents), fail_on=Meaning(options.fail_on))
+    if options.who:
+        from audit.who import who_did_it
+
+        told, notes = who_did_it(_session(options), found.differences, documents.deployed_at())
+        found = dataclasses.replace(found, who=told, skipped=(*found.skipped, *notes))
+    if options.baseline is not None:
+        found = found.with_baseline(_exceptions(options), datetime.datetime.now(datetime.timezone.utc).date())
+    return found
 
 
 def _our_stack(options: argparse.Namespace, documents: Documents) -> OurStack:
     """The stack to compare with.
 
     Raises:
-        CommandError: a folder holds none, or an option speaks of a cluster that is not ours.
+        CommandError: a folder holds none.
     """
     from audit.drift import our_stack
 
-    if options.master_port or options.ephemeral_ports:
-        told = "--master-port and --ephemeral-ports go with --tag and its like: a stack of ours says its own"
-        raise CommandError(told, EXIT_USAGE)
     if options.snapshot is None:
         return our_stack(documents, read_spec(options).name)
     if not documents.has("stack-template"):
@@ -150,6 +148,21 @@ def _our_stack(options: argparse.Namespace, documents: Documents) -> OurStack:
         )
         raise CommandError(told + "--security-group or --instance-ids", EXIT_USAGE)
     return our_stack(documents)
+
+
+def _exceptions(options: argparse.Namespace) -> Any:
+    from audit import baseline
+
+    try:
+        return baseline.read(options.baseline)
+    except baseline.BaselineError as error:
+        raise CommandError(str(error), EXIT_USAGE) from error
+
+
+def _session(options: argparse.Namespace) -> Any:
+    import boto3
+
+    return boto3.Session(region_name=options.region or os.environ.get("AWS_REGION"))
 
 
 def _documents(options: argparse.Namespace, selection: Selection) -> Documents:
@@ -164,15 +177,12 @@ def _documents(options: argparse.Namespace, selection: Selection) -> Documents:
         if options.snapshot is not None:
             documents = Documents.from_directory(options.snapshot)
         else:
-            import boto3
-
             from audit.live import read_selected, read_stack
 
-            session = boto3.Session(region_name=options.region or os.environ.get("AWS_REGION"))
             if selection:
-                documents = read_selected(session, selection)
+                documents = read_selected(_session(options), selection)
             else:
-                documents = read_stack(session, read_spec(options).name)
+                documents = read_stack(_session(options), read_spec(options).name)
         if options.save_snapshot is not None:
             documents.save(options.save_snapshot)
     except NotADirectoryError as error:
@@ -182,23 +192,85 @@ def _documents(options: argparse.Namespace, selection: Selection) -> Documents:
     return documents
 
 
-def _tag(text: str) -> tuple[str, str]:
-    key, separator, value = text.partition("=")
-    if not key or not separator:
-        raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE, for example fullmesh:cluster=demo")
-    return key, value
+def _show(options: argparse.Namespace, found: Audit) -> None:
+    if options.sarif:
+        from importlib.metadata import PackageNotFoundError, version
+
+        from audit.sarif import to_sarif
+
+        try:
+            release = version("fullmesh")
+        except PackageNotFoundError:
+            release = "0"
+        write_json(to_sarif(found, release))
+    elif options.junit:
+        from audit.junit import to_junit
+
+        sys.stdout.write(to_junit(found))
+    else:
+        sys.stdout.write(found.to_json() if options.json else found.to_terminal())
 
 
-def _port(text: str) -> int:
-    if not text.isdigit() or not 1 <= int(text) <= 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port from 1 to 65535")
-    return int(text)
+def _watched(options: argparse.Namespace, selection: Selection) -> int:
+    from audit.watch import watch
+
+    def say(text: str) -> None:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+    found = watch(lambda: _look(options, selection), say, interval_s=options.watch, as_json=options.json)
+    return found.exit_status
 
 
-def _ports(text: str) -> PortRange:
-    from cluster.ports import PortRange
+def _recorded(options: argparse.Namespace, found: Audit) -> int:
+    from audit import baseline
 
     try:
-        return PortRange.parse(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not FIRST-LAST within 1-65535") from None
+        fresh = baseline.record(
+            options.record, found.differences, reason=options.reason, expires=options.expires
+        )
+    except baseline.BaselineError as error:
+        raise CommandError(str(error), EXIT_USAGE) from error
+    except OSError as error:
+        raise CommandError(f"{options.record} cannot be written ({error.strerror})") from error
+    sys.stdout.write(f"{fresh} new exception{'' if fresh == 1 else 's'} in {options.record}\n")
+    return 0
+
+
+def _reverted(options: argparse.Namespace, selection: Selection, found: Audit) -> int:
+    """Show the plan, ask, look again whether it still is the plan, make the calls, and audit anew."""
+    from audit import revert
+
+    wanted = revert.plan(found.differences)
+    sys.stderr.write("\n".join(revert.plan_lines(wanted)) + "\n" if found.differences else "")
+    if not wanted.steps:
+        sys.stderr.write("there is nothing that can be reverted\n")
+        _show(options, found)
+        return found.exit_status
+    if not options.yes and not _agreed(len(wanted.steps)):
+        sys.stderr.write("nothing was changed\n")
+        return found.exit_status
+    now = revert.plan(_look(options, selection).differences)
+    if now.keys != wanted.keys:
+        raise CommandError(
+            "what differs has changed since the plan was shown: nothing was changed; run it again"
+        )
+    for outcome in revert.carry_out(_session(options), now):
+        sys.stderr.write(f"{'failed' if outcome.problem else 'done'}: {outcome.change.operation}")
+        sys.stderr.write(f": {outcome.problem}\n" if outcome.problem else "\n")
+    after = _look(options, selection)
+    _show(options, after)
+    return after.exit_status
+
+
+def _agreed(steps: int) -> bool:
+    """Ask on the terminal.
+
+    Raises:
+        CommandError: there is nobody to ask.
+    """
+    if not sys.stdin.isatty():
+        raise CommandError("there is no terminal to ask on: read the plan above, then add --yes", EXIT_USAGE)
+    sys.stderr.write(f"revert {steps} difference{'' if steps == 1 else 's'}? Type yes: ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip() == "yes"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -39,6 +40,10 @@ Undo = Callable[[ClusterSnapshot], ClusterSnapshot]
 """Gives the snapshot in which this difference alone does not exist."""
 
 
+Key = tuple[str, str, str]
+"""The same for the same difference in another audit."""
+
+
 @dataclass(frozen=True)
 class Change:
     """One AWS call of a revert. service, operation, arguments: as boto3 takes them."""
@@ -49,8 +54,6 @@ class Change:
 
     def __str__(self) -> str:
         """The same as a command of the AWS CLI."""
-        import json  # noqa: PLC0415
-
         words = [f"aws {self.service} {self.operation.replace('_', '-')}"]
         words.append(f"--cli-input-json '{json.dumps(dict(self.arguments))}'")
         return " ".join(words)
@@ -79,8 +82,7 @@ class Deviation:
     revert: tuple[Change, ...] = ()
 
     @property
-    def key(self) -> tuple[str, str, str]:
-        """The same for the same difference in another audit."""
+    def key(self) -> Key:
         return (self.resource, self.attribute, f"{self.expected} -> {self.actual}")
 
 

@@ -92,6 +92,13 @@ class Documents:
             if isinstance(instance, dict)
         ]
 
+    def deployed_at(self) -> Any:
+        """When the stack was deployed last, as its document says it; None = it was not read."""
+        for stack in self.entries("stacks"):
+            if not str(stack.get("StackName")).endswith("-evidence"):
+                return stack.get("LastUpdatedTime") or stack.get("CreationTime")
+        return None
+
     @classmethod
     def from_directory(cls, path: Path) -> Documents:
         """Read every document that a folder holds.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from audit.difference import Difference, Meaning
+from audit.baseline import ReviewedException
+from audit.difference import Difference, Key, Meaning
 from diagnosis.prose import plain, wrapped
 
 PAIRS_SHOWN = 4
@@ -30,8 +31,8 @@ def tally(differences: Sequence[Difference]) -> str:
     return f"{many} difference{'' if many == 1 else 's'} from the stack: {', '.join(parts)}"
 
 
-def drift_lines(differences: Sequence[Difference]) -> list[str]:
-    """One block a difference; the gravest first."""
+def drift_lines(differences: Sequence[Difference], who: Mapping[Key, Sequence[Any]]) -> list[str]:
+    """One block a difference; the gravest first. who: calls that may have made one, by its key."""
     lines: list[str] = []
     for item in differences:
         found = item.deviation
@@ -44,7 +45,23 @@ def drift_lines(differences: Sequence[Difference]) -> list[str]:
         lines += [plain(f"     - {pair}") for pair in pairs[:PAIRS_SHOWN]]
         if len(pairs) > PAIRS_SHOWN:
             lines.append(f"     - and {len(pairs) - PAIRS_SHOWN} more (see --json)")
+        for call in who.get(found.key, ()):
+            lines += wrapped(f"{call['at']} {call['user']}: {call['event']}", indent=3)
     return lines[1:]
+
+
+def baseline_lines(
+    accepted: Sequence[tuple[Difference, ReviewedException]], problems: Sequence[str]
+) -> list[str]:
+    """What reviewed exceptions let be, and what is wrong with them."""
+    lines: list[str] = []
+    for item, exception in accepted:
+        found = item.deviation
+        text = f"let be until {exception.expires}: {found.resource}, {found.attribute}: {exception.reason}"
+        lines += ["", *wrapped(text)]
+    for text in problems:
+        lines += ["", *wrapped(text)]
+    return lines
 
 
 def _shown(value: Any) -> str:

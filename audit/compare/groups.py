@@ -174,7 +174,11 @@ def _revert(told: SecurityGroupRule | None, actual: SecurityGroupRule | None) ->
     """Bring the told rule back before the other one goes, so that members are never without both."""
     for rule, verb in ((told, "authorize"), (actual, "revoke")):
         if rule is not None:
-            arguments = {"GroupId": rule.group_id, "IpPermissions": [as_permission(rule)]}
+            arguments: Json = {"GroupId": rule.group_id}
+            if verb == "revoke" and rule.rule_id:
+                arguments["SecurityGroupRuleIds"] = [rule.rule_id]  # this one, whatever it was changed to
+            else:
+                arguments["IpPermissions"] = [as_permission(rule)]
             yield Change("ec2", f"{verb}_security_group_{_way(rule)}", arguments)
 
 

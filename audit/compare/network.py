@@ -170,13 +170,9 @@ def _endpoint(scene: Scene, resource: Resource, entry: Json, service: str) -> No
         why = f"requests to {service} pass or fail by other rules than the stack told"
         value("policy", policy, actual, why, {"PolicyDocument": json.dumps(policy)})
     tables = [str(item) for item in entry.get("RouteTableIds") or ()]
-    value(
-        "route tables",
-        resource.get("RouteTableIds"),
-        tables,
-        f"nodes reach {service} another way",
-        as_list=True,
-    )
+    told = resource.get("RouteTableIds")
+    revert = _members_changed("RouteTableIds", told, tables)
+    value("route tables", told, tables, f"nodes reach {service} another way", revert, as_list=True)
     subnets = [str(item) for item in entry.get("SubnetIds") or ()]
     value(
         "subnets", resource.get("SubnetIds"), subnets, f"nodes reach {service} from elsewhere", as_list=True
@@ -189,6 +185,17 @@ def _endpoint(scene: Scene, resource: Resource, entry: Json, service: str) -> No
         "private DNS", told, entry.get("PrivateDnsEnabled"), f"the name of {service} leads past the endpoint"
     )
     scene.tags(resource.id, resource.logical_id, declared_tags(resource), entry.get("Tags") or ())
+
+
+def _members_changed(name: str, told: Any, actual: list[str]) -> Json | None:
+    """What ModifyVpcEndpoint is to add to a list, and to remove from it."""
+    if not isinstance(told, list) or not known(told):
+        return None
+    changes = {
+        f"Add{name}": [item for item in told if item not in actual],
+        f"Remove{name}": [item for item in actual if item not in told],
+    }
+    return {key: items for key, items in changes.items() if items} or None
 
 
 def parsed(value: Any) -> Any:

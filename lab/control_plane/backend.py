@@ -13,6 +13,7 @@ import importlib.metadata
 from collections.abc import Callable, MutableMapping
 from contextlib import AbstractContextManager
 from typing import Any
+from urllib.parse import parse_qs
 from xml.sax.saxutils import escape
 
 import ministack.app as _app
@@ -354,3 +355,21 @@ def replace_list_objects_v2(answer: Callable[[str, Record, Record], Answer]) -> 
         return answer(bucket_name, query, bucket["objects"])
 
     _s3._list_objects_v2 = listed
+
+
+def log_calls(keep: Callable[[str], bool]) -> None:
+    """What CloudTrail records: the calls that `keep` takes, by their actions' names.
+
+    ministack looks for the action in the query; in the query protocol it stands in the body.
+    """
+    original = _app._maybe_record_cloudtrail
+
+    def record(  # noqa: PLR0917 - ministack's own signature
+        service: str, method: str, path: str, headers: Record, body: bytes, query: Record, *rest: Any
+    ) -> None:
+        if b"Action=" in body and "form" in headers.get("content-type", ""):
+            query = {**query, "Action": parse_qs(body.decode(errors="replace")).get("Action", [""])[0]}
+        if keep(_app._ct_event_name(service, method, path, headers, query)):
+            original(service, method, path, headers, body, query, *rest)
+
+    _app._maybe_record_cloudtrail = record

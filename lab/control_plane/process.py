@@ -35,6 +35,7 @@ def settings(port: int, public_host: str, scratch: Path) -> dict[str, str]:
         "PERSIST_STATE": "0",
         "S3_PERSIST": "0",
         "LAMBDA_EXECUTOR": "local",
+        "CLOUDTRAIL_RECORDING": "1",
         "LOG_LEVEL": os.environ.get("FULLMESH_LAB_LOG_LEVEL", "INFO"),
         "TMPDIR": str(scratch),
         "AWS_ENDPOINT_URL": here,

@@ -22,6 +22,7 @@ from lab.control_plane import (
     network_resources,
     object_listing,
     resources,
+    routes,
     security_group_resources,
     security_groups,
     stack_api,
@@ -31,6 +32,9 @@ from lab.control_plane.launch_spec import parse_template_data, render_template_d
 
 SCHEDULER_INTERVAL_S = 1.0
 GROUP_INTERVAL_S = 1.0
+
+READING = ("Describe", "Get", "List", "Head", "Lookup", "PUT.", "GET.", "POST.", "HEAD.")
+"""Calls that the lab's CloudTrail leaves out: the lab itself asks several times a second."""
 
 log = logging.getLogger("lab.control_plane")
 
@@ -44,6 +48,7 @@ def register_all(*, handle_base: str, response_base: str) -> None:
     backend.set_urls(handle_base, response_base)
     backend.set_scheduler_interval(SCHEDULER_INTERVAL_S)
     backend.replace_launch_template_codec(parse_template_data, render_template_data)
+    backend.log_calls(lambda name: not name.startswith(READING))
     capacity.set_limits(capacity.parse(os.environ.get(capacity.ENVIRONMENT_VARIABLE, "")))
     for part in (
         ec2_api,
@@ -53,6 +58,7 @@ def register_all(*, handle_base: str, response_base: str) -> None:
         security_group_resources,
         network_acls,
         network_acl_resources,
+        routes,
         network_resources,
         capacity_reservations,
         resources,

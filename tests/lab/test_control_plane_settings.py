@@ -115,3 +115,24 @@ def test_a_version_of_a_launch_template_is_deleted(ec2: Any) -> None:
     assert [item["VersionNumber"] for item in found] == [1]
     with pytest.raises(ClientError, match="InvalidParameterValue"):
         ec2.delete_launch_template_versions(LaunchTemplateId=template, Versions=["1"])
+
+
+def test_a_destination_has_one_route(ec2: Any) -> None:
+    """A second one is refused, as EC2 does; replacing it is another call."""
+    vpc = ec2.create_vpc(CidrBlock="10.43.0.0/16")["Vpc"]["VpcId"]
+    table = ec2.create_route_table(VpcId=vpc)["RouteTable"]["RouteTableId"]
+    gateway = ec2.create_internet_gateway()["InternetGateway"]["InternetGatewayId"]
+    route = {"RouteTableId": table, "DestinationCidrBlock": "0.0.0.0/0", "GatewayId": gateway}
+    ec2.create_route(**route)
+    with pytest.raises(ClientError, match="RouteAlreadyExists"):
+        ec2.create_route(**route)
+
+
+def test_calls_that_change_something_are_logged(plane: Plane, ec2: Any) -> None:
+    """By the action's name, with what it was called with; calls that read are not."""
+    vpc = ec2.create_vpc(CidrBlock="10.44.0.0/16")["Vpc"]["VpcId"]
+    ec2.modify_vpc_attribute(VpcId=vpc, EnableDnsSupport={"Value": False})
+    events = plane.client("cloudtrail").lookup_events()["Events"]
+    assert events[0]["EventName"] == "ModifyVpcAttribute"
+    assert vpc in events[0]["CloudTrailEvent"]
+    assert not [event for event in events if event["EventName"].startswith("Describe")]
