@@ -16,7 +16,7 @@ from aws_cdk import aws_ssm as ssm
 
 from audit import readings
 from cluster.settings import convert
-from cluster.spec import CONTEXT_KEY, ClusterSpec, SpecError
+from cluster.spec import ClusterSpec, SpecError
 from stacks.cluster_stack import ClusterStack
 from stacks.evidence_stack import EvidenceStack
 from stacks.guard import Guard
@@ -36,9 +36,7 @@ def read_spec(app: cdk.App) -> ClusterSpec:
     Raises:
         SpecError: names every value that cannot be.
     """
-    context = app.node.get_all_context()
-    overrides = {key: value for key, value in context.items() if key.startswith(f"{CONTEXT_KEY}.")}
-    return ClusterSpec.from_context(context.get(CONTEXT_KEY), overrides)
+    return ClusterSpec.from_cdk_context(app.node.get_all_context())
 
 
 def read_unsafe_rules(app: cdk.App) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Iterable, Iterator, Tuple
 
@@ -33,8 +34,10 @@ class PortRange:
         Raises:
             ValueError: `text` is not one or two numbers in range.
         """
-        first, _, last = text.partition("-")
-        return cls(int(first), int(last or first))
+        found = re.fullmatch(r"([0-9]{1,5})(?:-([0-9]{1,5}))?", text.strip())
+        if found is None:
+            raise ValueError(f"{text!r} is not a port range such as 50000-50999")
+        return cls(int(found[1]), int(found[2] or found[1]))
 
 
 ALL_PORTS = PortRange(0, 65535)

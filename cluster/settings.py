@@ -94,6 +94,17 @@ def plain(value: Any) -> Any:
 _BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
+_SHOWN_CHARACTERS = 80
+_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,20}")
+_NUMBER = re.compile(r"[+-]?[0-9]{1,20}(\.[0-9]{1,20})?([eE][+-]?[0-9]{1,3})?")
+
+
+def shown(value: Any) -> str:
+    """A value that was given, on one line and no longer than a line."""
+    text = repr(value)
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
+
+
 def convert(kind: Any, raw: Any) -> Any:
     """Turn a JSON value or an override's text into the setting's type, or say what is allowed."""
     text = raw.strip() if isinstance(raw, str) else raw
@@ -101,29 +112,37 @@ def convert(kind: Any, raw: Any) -> Any:
         for member in kind:
             if text == member.value:
                 return member
-        raise ValueError(f"{raw!r} is none of {', '.join(str(member.value) for member in kind)}")
+        raise ValueError(f"{shown(raw)} is none of {', '.join(str(member.value) for member in kind)}")
     if kind is bool:
         found = _BOOLEANS.get(str(text).lower()) if isinstance(text, (str, bool)) else None
         if found is None:
-            raise ValueError(f"{raw!r} is neither true nor false")
+            raise ValueError(f"{shown(raw)} is neither true nor false")
         return found
     if kind is PortRange:
         try:
             return PortRange.parse(str(text))
         except ValueError:
-            raise ValueError(f"{raw!r} is not a port range such as 50000-50999") from None
+            raise ValueError(f"{shown(raw)} is not a port range such as 50000-50999") from None
     if kind is str:
         if not isinstance(raw, str):
-            raise ValueError(f"{raw!r} is not text")
+            raise ValueError(f"{shown(raw)} is not text")
         return text
+    return _number(kind, raw, text)
+
+
+def _number(kind: Any, raw: Any, text: Any) -> float:
     if isinstance(text, bool) or not isinstance(text, (int, float, str)):
-        raise ValueError(f"{raw!r} is not a number")
+        raise ValueError(f"{shown(raw)} is not a number")
+    # Python would take other scripts' digits and 1_000, too: a reader would not.
+    form = _NUMBER if kind is float else _WHOLE_NUMBER
     try:
+        if isinstance(text, str) and not form.fullmatch(text):
+            raise ValueError
         number = float(text) if kind is float else int(text)
     except (ValueError, OverflowError):
-        raise ValueError(f"{raw!r} is not a {'number' if kind is float else 'whole number'}") from None
+        raise ValueError(f"{shown(raw)} is not a {'number' if kind is float else 'whole number'}") from None
     if isinstance(text, float) and number != text:
-        raise ValueError(f"{raw!r} is not a whole number")
+        raise ValueError(f"{shown(raw)} is not a whole number")
     return number
 
 
@@ -135,6 +154,6 @@ def check(value: Any, allowed: Mapping[str, Any]) -> None:
     if low is not None and high is not None:
         first, last = (value.first, value.last) if isinstance(value, PortRange) else (value, value)
         if not (low <= first and last <= high):
-            raise ValueError(f"{value} is not within {low}-{high}")
-    if "pattern" in allowed and not re.fullmatch(allowed["pattern"], value):
-        raise ValueError(f"{value!r} is not {allowed['shape']}")
+            raise ValueError(f"{str(value)[:_SHOWN_CHARACTERS]} is not within {low}-{high}")
+    if "pattern" in allowed and not re.fullmatch(allowed["pattern"], value, re.ASCII):
+        raise ValueError(f"{shown(value)} is not {allowed['shape']}")

@@ -12,7 +12,7 @@ import hashlib
 import json
 import typing
 from dataclasses import dataclass, field, fields
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
 from cluster.instance_types import EFA_TYPES_COMMAND, default_architecture
 from cluster.ports import DEFAULT_EPHEMERAL_PORTS, PortRange, PortSet
@@ -30,9 +30,11 @@ from cluster.settings import (
     matching,
     one_of,
     plain,
+    shown,
     within,
 )
 from cluster.spec_checks import cross_check, notes
+from cluster.spec_context import CONTEXT_KEY, gather, overrides_of, strays
 
 __all__ = [
     "CONTEXT_KEY",
@@ -48,10 +50,11 @@ __all__ = [
     "TorchSource",
 ]
 
+ZONE = r"[a-z]{2}(-[a-z]+)+-[0-9]+([a-z]|-[a-z0-9-]*[a-z0-9])"
+"""Of a region (us-east-1a) or near one (us-west-2-lax-1a); a region's own name is none."""
+
 LOG_RETENTION_DAYS = (1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731)
 """What CloudWatch Logs accepts (its list goes on; evidence of a proof is not kept longer)."""
-
-CONTEXT_KEY = "cluster"
 
 
 class SpecError(ValueError):
@@ -69,8 +72,9 @@ class ClusterSpec:
     name: str = field(
         default="fullmesh",
         metadata=matching(
-            r"[a-z][a-z0-9-]{0,38}[a-z0-9]",
-            "2-40 lower-case letters, digits and hyphens, beginning with a letter",
+            r"(?!.*-evidence$)[a-z][a-z0-9-]{0,38}[a-z0-9]",
+            "2-40 lower-case letters, digits and hyphens, beginning with a letter and not ending in "
+            "-evidence, which another cluster's stack for its evidence does",
             "name of the cluster: stack name and value of the tag fullmesh:cluster",
         ),
     )
@@ -107,13 +111,19 @@ class ClusterSpec:
     torch_index_url: str = field(
         default="https://download.pytorch.org/whl/cpu",
         metadata=matching(
-            r"https?://\S+",
-            "an http or https URL",
+            r"https?://[a-zA-Z0-9.-]+(:[0-9]{1,5})?(/[a-zA-Z0-9._~/%+-]*)?",
+            "an http or https URL of letters, digits and . - _ ~ / % + :, without a password (the template "
+            "is no place for one)",
             "pip index for source `index`; the CPU one, as plain pip brings gigabytes of CUDA",
         ),
     )
     wheelhouse_path: str = field(
-        default="", metadata=about("local folder of wheels to ship, for source `wheelhouse`")
+        default="",
+        metadata=matching(
+            r"[^\x00-\x1f\x7f]*",
+            "a path without control characters",
+            "local folder of wheels to ship, for source `wheelhouse`",
+        ),
     )
 
     network: NetworkKind = field(
@@ -127,7 +137,7 @@ class ClusterSpec:
     availability_zone: str = field(
         default="",
         metadata=matching(
-            r"([a-z]{2}(-[a-z0-9]+)+(,[a-z]{2}(-[a-z0-9]+)+)?)?",
+            rf"({ZONE}(,{ZONE})?)?",
             "a zone name such as eu-central-1a, two with a comma between, or ''",
             "zone of each subnet; blank = the account's first ones",
         ),
@@ -221,7 +231,7 @@ class ClusterSpec:
             SpecError: names every unknown key, every value out of its range and every
                 combination that AWS or Gloo would refuse.
         """
-        given, problems = _gather(context, overrides or {})
+        given, problems = gather(context, overrides or {})
         settings = {item.name: item for item in fields(cls)}
         kinds = typing.get_type_hints(cls)
         values: Dict[str, Any] = {}
@@ -229,7 +239,8 @@ class ClusterSpec:
             if key not in settings:
                 close = difflib.get_close_matches(key, settings, n=1)
                 hint = f"did you mean {close[0]}?" if close else f"known settings: {', '.join(settings)}"
-                problems.append(f"{CONTEXT_KEY}.{key}: is not a setting; {hint}")
+                name = key if key.isidentifier() and len(key) < 60 else shown(key)
+                problems.append(f"{CONTEXT_KEY}.{name}: is not a setting; {hint}")
                 continue
             try:
                 value = convert(kinds[key], raw)
@@ -247,6 +258,19 @@ class ClusterSpec:
         if problems:
             raise SpecError(problems)
         return spec
+
+    @classmethod
+    def from_cdk_context(cls, context: Mapping[str, Any]) -> ClusterSpec:
+        """Read the whole context of an app: the `cluster` object, and every `-c cluster.KEY=VALUE`.
+
+        Raises:
+            SpecError: as `from_context`, and for keys that only look like settings, which would
+                otherwise be passed over in silence.
+        """
+        looked_alike = strays(context, {item.name for item in fields(cls)})
+        if looked_alike:
+            raise SpecError(looked_alike)
+        return cls.from_context(context.get(CONTEXT_KEY), overrides_of(context))
 
     @property
     def zones(self) -> Tuple[str, ...]:
@@ -277,24 +301,3 @@ class ClusterSpec:
             item.name: plain(getattr(self, item.name)) for item in fields(self) if item.metadata["proven"]
         }
         return hashlib.sha256(json.dumps(proven, sort_keys=True).encode()).hexdigest()[:12]
-
-
-def _gather(context: Any, overrides: Mapping[str, Any]) -> Tuple[Dict[str, Any], List[str]]:
-    problems: List[str] = []
-    if isinstance(context, str):
-        try:
-            context = json.loads(context)
-        except ValueError as error:
-            way = f"use -c {CONTEXT_KEY}.nodes=8 for one value"
-            problems.append(f"{CONTEXT_KEY}: {context!r} is not JSON ({error}); {way}")
-            context = None
-    if context is not None and not isinstance(context, Mapping):
-        problems.append(
-            f"{CONTEXT_KEY}: expected an object, got {context!r}; see the cluster object in cdk.json"
-        )
-        context = None
-    given = {str(key): value for key, value in (context or {}).items()}
-    prefix = f"{CONTEXT_KEY}."
-    for key, value in overrides.items():
-        given[key[len(prefix) :] if key.startswith(prefix) else key] = value
-    return given, problems

@@ -7,9 +7,9 @@ them before money is spent, and the embedded stand-in for AWS does not know most
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Iterator, List, Optional, Tuple
+from typing import TYPE_CHECKING, Iterator, List
 
+from cluster.clash import Clash
 from cluster.instance_types import EFA_TYPES_COMMAND, default_architecture, family_of
 from cluster.settings import (
     Capacity,
@@ -18,6 +18,7 @@ from cluster.settings import (
     PortProfile,
     TorchSource,
 )
+from cluster.spec_addresses import addresses, network_of
 from cluster.spec_times import least_proof_timeout_s
 
 if TYPE_CHECKING:
@@ -32,26 +33,7 @@ SPREAD_MAX_NODES_PER_ZONE = 7
 PORTS_PER_RANK = 4
 """A group of ranks used about 2 ports a rank; twice that leaves room for a second group."""
 
-RESERVED_ADDRESSES_PER_SUBNET = 5
-"""The first four and the last address of a subnet are EC2's."""
-
 DOCKER_DEFAULT = ipaddress.ip_network("172.17.0.0/16")
-
-
-@dataclass(frozen=True)
-class Clash:
-    """Settings that do not go together.
-
-    settings: all that take part, the one to blame first. way: what to set instead.
-    """
-
-    settings: Tuple[str, ...]
-    value: object
-    why: str
-    way: str
-
-    def __str__(self) -> str:
-        return f"cluster.{self.settings[0]}: {self.value} {self.why}; {self.way}"
 
 
 def cross_check(spec: ClusterSpec) -> List[Clash]:
@@ -67,7 +49,7 @@ def cross_check(spec: ClusterSpec) -> List[Clash]:
         _efa,
         _torch_source,
         _wheelhouse,
-        _addresses,
+        addresses,
         _ports,
         _times,
     )
@@ -87,7 +69,7 @@ def notes(spec: ClusterSpec) -> Iterator[str]:
             f"cluster.instance_type: {spec.instance_type} must support EFA, which is not known before the "
             f"account is asked; the types that do: {EFA_TYPES_COMMAND}"
         )
-    network = _network(spec)
+    network = network_of(spec)
     if not spec.vpc_id and network is not None and network.overlaps(DOCKER_DEFAULT):
         yield (
             f"cluster.vpc_cidr: {spec.vpc_cidr} overlaps Docker's bridge {DOCKER_DEFAULT}; a node that "
@@ -264,33 +246,6 @@ def _wheelhouse(spec: ClusterSpec) -> Iterator[Clash]:
             f"is not used with torch_source={spec.torch_source.value}",
             "set cluster.torch_source=wheelhouse, or leave the path out",
         )
-
-
-def _network(spec: ClusterSpec) -> Optional[ipaddress.IPv4Network]:
-    try:
-        return ipaddress.IPv4Network(spec.vpc_cidr)
-    except ValueError:
-        return None
-
-
-def _addresses(spec: ClusterSpec) -> Iterator[Clash]:
-    if spec.vpc_id:
-        return
-    network = _network(spec)
-    way = "set e.g. cluster.vpc_cidr=10.20.0.0/16"
-    if network is None:
-        why = "is not an IPv4 range with its host bits zero"
-        yield Clash(("vpc_cidr",), repr(spec.vpc_cidr), why, way)
-        return
-    if not 16 <= network.prefixlen <= 28:
-        yield Clash(("vpc_cidr",), spec.vpc_cidr, "is not within the /16 to /28 that a VPC can have", way)
-    # The range is split in powers of two: a subnet for members, and one for what faces out.
-    parts = 2 * spec.subnets
-    room = max(network.num_addresses // parts - RESERVED_ADDRESSES_PER_SUBNET, 0)
-    each = -(-spec.nodes // spec.subnets)
-    if room < each:
-        why = f"leaves {room} addresses a subnet for {each} nodes"
-        yield Clash(("vpc_cidr", "nodes", "subnets"), spec.vpc_cidr, why, way)
 
 
 def _ports(spec: ClusterSpec) -> Iterator[Clash]:

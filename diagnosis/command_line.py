@@ -65,8 +65,8 @@ def read_spec(options: argparse.Namespace) -> ClusterSpec:
         told = f"-c takes KEY=VALUE, got {wrong[0]!r}; for example -c cluster.nodes=8"
         raise CommandError(told, EXIT_USAGE)
     try:
-        overrides = dict(item.split("=", 1) for item in options.context)
-        return ClusterSpec.from_context(context.get("cluster"), overrides)
+        given = dict(item.split("=", 1) for item in options.context)
+        return ClusterSpec.from_cdk_context({**context, **given})
     except SpecError as error:
         raise CommandError(str(error), EXIT_USAGE) from error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import tempfile
 from pathlib import Path
@@ -43,7 +44,7 @@ class NodeAssets(Construct):
                 raise ValueError(
                     f"cluster.wheelhouse_path: {spec.wheelhouse_path} holds no torch-*.whl; fill it with "
                     f"pip download torch=={spec.torch_version} --index-url {spec.torch_index_url} "
-                    f"-d {spec.wheelhouse_path}"
+                    f"-d {shlex.quote(spec.wheelhouse_path)}"
                 )
             self.wheelhouse = s3_assets.Asset(self, "Wheelhouse", path=str(path))
 

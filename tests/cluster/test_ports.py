@@ -62,8 +62,8 @@ def test_ranges_are_read_and_written(text: str, expected: PortRange) -> None:
     assert str(expected) == text
 
 
-@pytest.mark.parametrize("text", ["", "a", "5-4", "1-65536", "-1", "1-2-3"])
+@pytest.mark.parametrize("text", ["", "a", "5-4", "1-65536", "-1", "1-2-3", "5-", "\u0665", "1_0"])
 def test_what_is_no_range_is_refused(text: str) -> None:
     """Anything but one or two ordered ports in range raises."""
-    with pytest.raises(ValueError, match=r"port range|invalid literal"):
+    with pytest.raises(ValueError, match="port range"):
         PortRange.parse(text)

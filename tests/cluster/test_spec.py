@@ -94,7 +94,10 @@ def test_a_clash_with_a_refused_value_is_not_told() -> None:
         ({"retention_days": 8}, "8 is none of 1, 3, 5, 7, 14"),
         ({"conntrack_idle_timeout_s": 30}, "30 is not within 60-432000"),
         ({"proof_timeout_s": 43201}, "43201 is not within 60-43200"),
-        ({"vpc_cidr": "10.0.0.1/16"}, "'10.0.0.1/16' is not an IPv4 range with its host bits zero"),
+        (
+            {"vpc_cidr": "10.0.0.1/16"},
+            "'10.0.0.1/16' is not an IPv4 range such as 10.20.0.0/16 with its host bits zero",
+        ),
         ({"vpc_cidr": "10.0.0.0/8"}, "10.0.0.0/8 is not within the /16 to /28 that a VPC can have"),
     ],
 )
