@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import BinaryIO, Dict, Iterator, List, Optional, Sequence
 
@@ -13,9 +14,11 @@ from diagnosis.explain_unwrap import joined_lines
 from diagnosis.signatures import Match, Trigger, all_triggers, read_text
 
 CHUNK_BYTES = 1 << 18
-# A longer line is read in pieces that overlap; no message is as long as the overlap.
+# A longer line is read in pieces that overlap; no message is as long as the overlap. Before that it is
+# cut where a collector joined lines or events, and where a progress bar was drawn anew.
 PIECE_BYTES = 1 << 16
 _OVERLAP_BYTES = 2048
+_JOINTS = re.compile(rb"\\r\\n|\\n|\r|\},\s?(?=\{)")
 _EXCERPT_CHARACTERS = 400
 
 _ANSI = re.compile(rb"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]{0,256}(?:\x07|\x1b\\)|[@-Z\\-_])")
@@ -91,8 +94,23 @@ class _Reader:
         clean = _clean(block)
         self._above = clean
         # Without the last break: there is no line behind it.
-        self._scan.block(clean[:-1] if clean.endswith(b"\n") else clean, self._number)
+        self._lines(clean[:-1] if clean.endswith(b"\n") else clean)
         self._number += block.count(b"\n")
+
+    def _lines(self, block: bytes) -> None:
+        lines = block.split(b"\n")
+        if max(map(len, lines)) <= PIECE_BYTES:
+            self._scan.block(block, self._number)
+            return
+        number = self._number
+        for long, group in itertools.groupby(lines, key=lambda line: len(line) > PIECE_BYTES):
+            for part in group if long else [b"\n".join(group)]:
+                if long:
+                    self._scan.block(b"\n".join(_JOINTS.split(part)), number, inside=True)
+                    number += 1
+                else:
+                    self._scan.block(part, number)
+                    number += part.count(b"\n") + 1
 
     def _order(self, line: int) -> int:
         return (self._place << 40) + line
@@ -238,4 +256,4 @@ def _excerpt(text: str, start: int, end: int) -> str:
     if len(text) > _EXCERPT_CHARACTERS:
         begin = max(0, min(start - 40, end - _EXCERPT_CHARACTERS))
         text = text[begin : begin + _EXCERPT_CHARACTERS]
-    return text.strip()
+    return text.strip().strip("\ufffd").strip()  # half a character, where a long line was cut

@@ -68,6 +68,21 @@ def test_a_line_over_a_chunk_border_is_whole(cut: int) -> None:
     assert [fact.place.line for fact in facts] == [filler.count(b"\n") + 1]
 
 
+@pytest.mark.parametrize("end", ["}, {", "},{", "\\n", "\r"], ids=["spaced", "close", "escaped", "return"])
+def test_an_endless_line_is_read_part_by_part(end: str) -> None:
+    """Events or screens that share a line keep their own ranks and times, and none is passed over."""
+    parts = [f'"timestamp": {1767225600000 + n}, "message": "[rank{n}]: step {n}"' for n in range(20_000)]
+    for rank in range(1, 20_000, 2000):
+        parts[rank] = f'"timestamp": {1767225600000 + rank}, "message": "[rank{rank}]: {MESSAGE[:-1]}{rank}"'
+    facts = book(b"x\n" + f'{{"events": [{{{end.join(parts)}}}]}}'.encode()).all(Kind.INTERFACE)
+    assert [(fact.rank, fact.get("name").strip(), fact.place.line) for fact in facts] == [
+        (rank, f"ib{rank}", 2) for rank in range(1, 20_000, 2000)
+    ]
+    if "}" in end:
+        times = [fact.at or 0 for fact in facts]
+        assert times[1] - times[0] == pytest.approx(2.0)
+
+
 def test_lines_are_counted() -> None:
     """With and without a line break at the end, and in none."""
     assert [book(data).lines for data in (b"", b"a\n", b"a\nb", b"a\nb\n")] == [0, 1, 2, 2]
