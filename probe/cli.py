@@ -221,14 +221,16 @@ def _show(answer: Answer, arguments: argparse.Namespace) -> int:
 
 def _progress() -> Say:
     """A line on stderr with the UTC time and the seconds since the start."""
+    import contextlib
     import time
 
     started = time.monotonic()
 
     def say(text: str) -> None:
         now = time.strftime("%H:%M:%S", time.gmtime())
-        sys.stderr.write(f"{now} {time.monotonic() - started:7.3f} s  {text}\n")
-        sys.stderr.flush()
+        with contextlib.suppress(OSError):  # a full disk below a log: progress is not the answer
+            sys.stderr.write(f"{now} {time.monotonic() - started:7.3f} s  {text}\n")
+            sys.stderr.flush()
 
     return say
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -85,7 +86,8 @@ def _progress(rank: int) -> Say:
     started = time.monotonic()
 
     def say(text: str) -> None:
-        sys.stderr.write(f"rank {rank} {time.monotonic() - started:7.3f} s  {text}\n")
-        sys.stderr.flush()
+        with contextlib.suppress(OSError):  # a full disk below a log: progress is not the answer
+            sys.stderr.write(f"rank {rank} {time.monotonic() - started:7.3f} s  {text}\n")
+            sys.stderr.flush()
 
     return say

@@ -8,6 +8,7 @@ CLI; the asset holds it too, for the wheelhouse, with PYTHONPATH=fullmesh.pyz.
 
 from __future__ import annotations
 
+import errno
 import http.client
 import os
 import ssl
@@ -23,6 +24,10 @@ from probe.signing import encode_path, sign
 PATIENCE_S = 60.0  # a new role's policy, a new endpoint's route: both can take some seconds to count
 TIMEOUT_S = 10.0
 CHUNK_BYTES = 1 << 20
+
+
+# Of the file that is written, not of the network: another try cannot help.
+LOCAL_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
 
 
 class FetchError(RuntimeError):
@@ -92,6 +97,9 @@ def main(arguments: List[str]) -> int:
         try:
             size = fetch(bucket, key, path, region, metadata)
         except (FetchError, MetadataError, OSError, http.client.HTTPException) as error:
+            if isinstance(error, OSError) and error.errno in LOCAL_ERRORS:
+                sys.stderr.write(f"{path} cannot be written: {error.strerror}; see df -h on the node\n")
+                return 1
             sys.stderr.write(f"{url}: {error or type(error).__name__}\n")
             if getattr(error, "final", False) or time.monotonic() + wait_s > give_up_at:
                 sys.stderr.write(

@@ -24,35 +24,36 @@ last() { if ((${#2} > $1)); then printf %s "${2: -$1}"; else printf %s "$2"; fi;
 
 # Tells the wait condition that this node failed. An empty Content-Type is part of what was signed.
 signal_failure() {
-  local status=$1 output reason data
+  local status=$1 output reason data body
   output=$(tail -n 30 "$OUTPUT" 2>/dev/null | plain) || output='(no output)'
   reason="bootstrap-failed: node $(uname -n): step $step ended with status $status: $(last 250 "$output")"
   data=$(last 3000 "$output")
-  printf '{"Status": "FAILURE", "Reason": "%s", "UniqueId": "verdict", "Data": "%s"}' \
-    "$(printf %s "${reason:0:400}" | plain)" "$data" >"$RUN_DIR/signal.json"
+  # Through no file: a full disk is one of the failures to be told.
+  body=$(printf '{"Status": "FAILURE", "Reason": "%s", "UniqueId": "verdict", "Data": "%s"}' \
+    "$(printf %s "${reason:0:400}" | plain)" "$data")
   if python3 -c '' 2>/dev/null; then
-    SIGNAL_URL=$HANDLE_URL python3 - "$RUN_DIR/signal.json" <<'PYTHON'
+    SIGNAL_URL=$HANDLE_URL SIGNAL_BODY=$body python3 -c '
 import http.client, os, sys, time, urllib.parse
 url = urllib.parse.urlsplit(os.environ["SIGNAL_URL"])
 kind = http.client.HTTPSConnection if url.scheme == "https" else http.client.HTTPConnection
 for wait_s in (1, 2, 4, 8, 0):
     try:
         connection = kind(url.netloc, timeout=10)
-        body = open(sys.argv[1], "rb").read()
+        body = os.environ["SIGNAL_BODY"].encode()
         connection.request("PUT", url.path + "?" + url.query, body, {"Content-Type": ""})
         status = connection.getresponse().status
         if status == 200:
             sys.exit(0)
-        print(f"the wait condition's handle answered with status {status}", file=sys.stderr)
+        print(f"the handle of the wait condition answered with status {status}", file=sys.stderr)
     except OSError as error:
-        print(f"the wait condition's handle did not answer: {error}", file=sys.stderr)
+        print(f"the handle of the wait condition did not answer: {error}", file=sys.stderr)
     time.sleep(wait_s)
 sys.exit(1)
-PYTHON
+'
   else
-    printf 'url = "%s"\n' "$HANDLE_URL" | curl --config - --noproxy '*' --fail --silent --show-error \
-      --retry 4 --retry-connrefused --max-time 10 --request PUT --header 'Content-Type;' \
-      --data-binary "@$RUN_DIR/signal.json"
+    printf %s "$body" | curl --config <(printf 'url = "%s"\n' "$HANDLE_URL") --noproxy '*' --fail --silent \
+      --show-error --retry 4 --retry-connrefused --max-time 10 --request PUT --header 'Content-Type;' \
+      --data-binary @-
   fi
 }
 

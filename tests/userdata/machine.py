@@ -114,8 +114,11 @@ def archive(texts: dict[str, str], files: dict[str, str]) -> bytes:
 
 
 @contextlib.contextmanager
-def root(folder: Path, hidden: list[str], mounts: dict[str, str]) -> Iterator[Path]:
-    """An image's root. hidden: programs that this image lacks; mounts: place -> what it has beside /usr."""
+def root(folder: Path, hidden: list[str], mounts: dict[str, str], full: list[str]) -> Iterator[Path]:
+    """An image's root. hidden: programs that this image lacks; mounts: place -> what it has beside /usr.
+
+    full: folders on a disk of their own that has no byte left.
+    """
     folder.mkdir(exist_ok=True)
     run("mount", "-t", "tmpfs", "root", str(folder))
     try:
@@ -142,6 +145,12 @@ def root(folder: Path, hidden: list[str], mounts: dict[str, str]) -> Iterator[Pa
         (folder / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/bash\n")
         for program in hidden:
             run("mount", "--bind", "/dev/null", str(folder / program.lstrip("/")))
+        for name in full:
+            (folder / name).mkdir(parents=True, exist_ok=True)
+            run("mount", "-t", "tmpfs", "-o", "size=64k", "full", str(folder / name))
+            with contextlib.suppress(OSError), (folder / name / "everything").open("wb", 0) as file:
+                while True:
+                    file.write(bytes(4096))
         yield folder
     finally:
         run("umount", "--lazy", str(folder))
@@ -275,8 +284,9 @@ def boot(number: int, wanted: dict[str, Any], folder: Path, member_id: str) -> d
     """Boot once (or twice) and tell all that can be seen of it.
 
     wanted: name -> value: config (fields that differ), asset (texts that differ; None = no asset),
-    files (added to it), hidden (programs the image lacks), mounts (place -> source), torch, peer
-    (whether a second member runs), peer_runs (its script), stop_at (a step to be ended by SIGTERM),
+    files (added to it), full (folders without a byte left), hidden (programs the image lacks),
+    mounts (place -> source), torch, peer (whether a second member runs), peer_runs (its script),
+    stop_at (a step to be ended by SIGTERM),
     objects (key -> local file, put into the asset bucket), standing (key -> text, put into the
     rows' bucket), index (a folder to serve as a pip index at http://localhost:8000), again (run
     bootstrap.sh once more).
@@ -309,7 +319,12 @@ def boot(number: int, wanted: dict[str, Any], folder: Path, member_id: str) -> d
     config = decode(NodeConfig, {**encode(config), **wanted.get("config", {})})
     mounts = {"/opt/pytorch": sys.prefix} if wanted.get("torch", True) else {}
     with (
-        root(folder / "root", wanted.get("hidden", []), {**mounts, **wanted.get("mounts", {})}) as place,
+        root(
+            folder / "root",
+            wanted.get("hidden", []),
+            {**mounts, **wanted.get("mounts", {})},
+            wanted.get("full", []),
+        ) as place,
         package_index(wanted.get("index", "")),
     ):
         (place / "user-data").write_text(

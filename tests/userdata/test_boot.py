@@ -172,6 +172,17 @@ def test_an_asset_that_is_missing_is_signalled(boot: Boot) -> None:
     assert answer["rows"] == {}
 
 
+@pytest.mark.parametrize("place", ["run/fullmesh", "opt/fullmesh", "var/log/fullmesh", "etc/fullmesh"])
+def test_a_full_disk_is_signalled(boot: Boot, place: str) -> None:
+    """A disk without a byte left, whatever was to be written there, ends the boot at once and is told."""
+    answer = boot(full=[place])
+    assert answer["statuses"] != [0]
+    assert "bootstrap-failed: node ip-10-9-0-5: step " in answer["signal"]
+    assert answer["took_s"] < 30
+    if place == "opt/fullmesh":
+        assert "No space left on device" in answer["signal"]
+
+
 def test_an_image_with_the_aws_cli_uses_it(boot: Boot) -> None:
     """Where the AWS CLI is in the image, it fetches the asset with the instance's role."""
     installed = Path(sys.prefix) / "awscli"
