@@ -24,6 +24,7 @@ from audit.who import LATE, who_did_it
 from bench.changes.hands import Hands
 from bench.changes.table import CHANGES
 from tests.audit.deployed import Account, refusing, running_account
+from tests.interrupt import hear_ctrl_c
 from tests.probe.aws_server import Answer
 from tests.stacks.conftest import SHAPES
 
@@ -153,6 +154,7 @@ def test_an_interruption_ends_watching_cleanly(stack: Account) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=hear_ctrl_c,  # no thread of this process holds a lock here
     ) as process:
         assert process.stdout is not None
         first = json.loads(process.stdout.readline())

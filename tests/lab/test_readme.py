@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from lab import supervisor, toolchain
+from tests.interrupt import hear_ctrl_c
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
 
@@ -120,6 +121,7 @@ class LabInBackground:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            preexec_fn=hear_ctrl_c,  # no thread of this process holds a lock here
         )
 
     def __enter__(self) -> LabInBackground:
