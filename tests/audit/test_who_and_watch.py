@@ -154,7 +154,7 @@ def test_an_interruption_ends_watching_cleanly(stack: Account) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=hear_ctrl_c,  # no thread of this process holds a lock here
+        preexec_fn=hear_ctrl_c,  # noqa: PLW1509 - no thread here holds a lock
     ) as process:
         assert process.stdout is not None
         first = json.loads(process.stdout.readline())

@@ -121,7 +121,7 @@ class LabInBackground:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            preexec_fn=hear_ctrl_c,  # no thread of this process holds a lock here
+            preexec_fn=hear_ctrl_c,  # noqa: PLW1509 - no thread here holds a lock
         )
 
     def __enter__(self) -> LabInBackground:
