@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -67,7 +67,9 @@ class Deviation:
     attribute: what of the resource. expected, actual: JSON values; None = nothing.
     why: what it does where no pair breaks and nobody gets in. at_least: how grave that is.
     undo: None where rules do not depend on it. pairs: (source, destination, ports) of instances that
-    it is known to part whatever the rules are; reason: why. revert: calls that bring it back.
+    it is known to part whatever the rules are. revert: calls that bring it back. alike: differences with
+    the same value are judged at once; None = this one alone. involves: the member whose pairs alone it
+    can part; blank = any.
     """
 
     resource: str
@@ -80,6 +82,8 @@ class Deviation:
     undo: Undo | None = None
     pairs: tuple[tuple[str, str, str], ...] = ()
     revert: tuple[Change, ...] = ()
+    alike: Hashable = None
+    involves: str = ""
 
     @property
     def key(self) -> Key:
@@ -87,20 +91,61 @@ class Deviation:
 
 
 @dataclass(frozen=True)
+class Parted:
+    """Members that cannot reach each other: every source every destination but itself, on these ports.
+
+    Told in groups: of a thousand members there are a million pairs.
+    """
+
+    sources: tuple[str, ...]
+    destinations: tuple[str, ...]
+    ports: tuple[str, ...]
+
+    @property
+    def pair_count(self) -> int:
+        """Ordered pairs of members."""
+        itself = len(set(self.sources).intersection(self.destinations))
+        return len(self.sources) * len(self.destinations) - itself
+
+    def pairs(self) -> Iterator[tuple[str, str, str]]:
+        """(source, destination, contiguous ports) of each pair: O(N x N)."""
+        for source in self.sources:
+            for destination in self.destinations:
+                if source != destination:
+                    for run in self.ports:
+                        yield source, destination, run
+
+
+@dataclass(frozen=True)
 class Difference:
     """A deviation with its meaning.
 
-    pairs: (source, destination, ports) that it breaks. opens_to: who gets in by it, as in `exposed`.
+    parted: whom it breaks. opens_to: who gets in by it, as in `exposed`.
     """
 
     deviation: Deviation
     meaning: Meaning
     detail: str
-    pairs: tuple[tuple[str, str, str], ...] = ()
+    parted: tuple[Parted, ...] = ()
     opens_to: tuple[Mapping[str, Any], ...] = field(default=())
 
-    def document(self) -> dict[str, Any]:
-        """The public JSON."""
+    @property
+    def pair_count(self) -> int:
+        """Ordered pairs of members that it breaks."""
+        return sum(item.pair_count for item in self.parted)
+
+    def each_pair(self) -> Iterator[tuple[str, str, str]]:
+        """(source, destination, contiguous ports) of each broken pair: O(N x N)."""
+        for item in self.parted:
+            yield from item.pairs()
+
+    @property
+    def pairs(self) -> tuple[tuple[str, str, str], ...]:
+        """The same, sorted."""
+        return tuple(sorted(self.each_pair(), key=lambda run: (*run[:2], int(run[2].partition("-")[0]))))
+
+    def summary(self) -> dict[str, Any]:
+        """The public JSON without the list of pairs."""
         found = self.deviation
         return {
             "resource": found.resource,
@@ -110,9 +155,13 @@ class Difference:
             "actual": found.actual,
             "meaning": self.meaning.value,
             "detail": self.detail,
-            "pairs": [
-                {"source": source, "destination": destination, "ports": ports}
-                for source, destination, ports in self.pairs
-            ],
             "opens_to": [dict(item) for item in self.opens_to],
         }
+
+    def document(self) -> dict[str, Any]:
+        """The public JSON."""
+        pairs = [
+            {"source": source, "destination": destination, "ports": ports}
+            for source, destination, ports in self.pairs
+        ]
+        return {**self.summary(), "pairs": pairs}

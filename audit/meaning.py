@@ -3,41 +3,31 @@
 The world without any difference is what the stack was told; the world with all of them is what
 stands. A difference breaks a pair, or lets somebody in, if that holds in what stands, and if it
 follows from this difference alone, or ends when this one alone is undone; what no single one
-explains belongs to the one that tipped it.
+explains belongs to the one that tipped it. Differences that are alike (one other group on a
+thousand interfaces) are judged at once, and each gets the pairs of its own member.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from audit.difference import Deviation, Difference, Meaning
-from cluster.exposure import exposure
-from cluster.flows import Reachability, reachability
-from cluster.lookup import Lookup
+from audit.difference import Deviation, Difference, Meaning, Parted
+from audit.worlds import Blocked, Opening, Partition, Parts, World, both, less, look, union
 from cluster.ports import PortSet
-from cluster.rules import NO_PORT
 from cluster.snapshot import ClusterSnapshot
-from cluster.stages import Reason
-
-TRACKED = frozenset((Reason.NO_EGRESS_RULE, Reason.NO_INGRESS_RULE))
-"""Security groups let a tracked connection live on; everything else stops it at once."""
-
-Run = tuple[str, str, str]  # source, destination, contiguous ports
-Blocked = dict[tuple[str, str], PortSet]  # (source, destination) -> ports that cannot be reached
-Opening = tuple[str, str, str, str]  # protocol, ports, source, instance
 
 
 @dataclass(frozen=True)
-class World:
-    """One state of the account, as rules judge it. at_once: pairs of which connections are cut, too."""
+class Doing:
+    """What of the state that stands is the doing of a unit of alike differences."""
 
-    blocked: Blocked
-    at_once: frozenset[tuple[str, str]]
-    untold: tuple[str, ...]
-    openings: frozenset[Opening]
+    blocked: Blocked = field(default_factory=dict)
+    at_once: frozenset[Parts] = frozenset()
+    untold: tuple[str, ...] = ()
+    openings: frozenset[Opening] = frozenset()
 
 
 class Judge:
@@ -60,101 +50,36 @@ class Judge:
         self._need = need
         self._source_ports = source_ports
         self._fellows = fellows
-        self._worlds: dict[frozenset[int], World] = {}
 
     def differences(self, deviations: Sequence[Deviation]) -> tuple[Difference, ...]:
         """Every deviation with its meaning, the gravest first."""
-        moving = [index for index, item in enumerate(deviations) if item.undo is not None]
-        owners = self._owners(deviations, moving) if moving else {}
-        found = [self._difference(item, owners.get(index)) for index, item in enumerate(deviations)]
+        units: dict[Any, list[Deviation]] = {}
+        for index, item in enumerate(deviations):
+            if item.undo is not None:
+                units.setdefault(item.alike or index, []).append(item)
+        doing, parts = _Units(self, list(units.values())).judge() if units else ({}, ())
+        found = [self._difference(item, doing.get(id(item)), parts) for item in deviations]
         return tuple(sorted(found, key=lambda item: -item.meaning.grade))
 
-    # --- worlds ----------------------------------------------------------------------------------
+    def world(self, undone: Iterable[Deviation]) -> World:
+        """The state with these deviations undone."""
+        snapshot = self._snapshot
+        for item in undone:
+            snapshot = item.undo(snapshot) if item.undo is not None else snapshot
+        return look(snapshot, self._members, self._need, self._source_ports, self._fellows)
 
-    def _world(self, deviations: Sequence[Deviation], undone: Iterable[int]) -> World:
-        """The state with these deviations undone; remembered."""
-        key = frozenset(undone)
-        if key not in self._worlds:
-            snapshot = self._snapshot
-            for index in sorted(key):
-                undo = deviations[index].undo
-                snapshot = undo(snapshot) if undo is not None else snapshot
-            self._worlds[key] = self._look(snapshot)
-        return self._worlds[key]
+    @property
+    def members(self) -> Sequence[str]:
+        return self._members
 
-    def _look(self, snapshot: ClusterSnapshot) -> World:
-        lookup = Lookup(snapshot)
-        reach = reachability(lookup, self._members, self._need, self._source_ports)
-        blocked, at_once = _blocked(reach)
-        outside = exposure(lookup, [*self._members, *self._fellows])
-        openings = {
-            (item.protocol, item.ports, item.source, instance)
-            for item in outside.entries
-            for instance in item.instances
-        }
-        return World(
-            blocked=blocked,
-            at_once=frozenset(at_once),
-            untold=tuple(map(str, (*reach.gaps, *outside.gaps))),
-            openings=frozenset(openings),
-        )
-
-    # --- whose doing it is -----------------------------------------------------------------------
-
-    def _owners(self, deviations: Sequence[Deviation], moving: Sequence[int]) -> Mapping[int, World]:
-        """For each moving deviation: what of the state that stands is its doing."""
-        told, stands = self._world(deviations, moving), self._world(deviations, ())
-        doing: dict[int, World] = {}
-        for index in moving:
-            alone = self._world(deviations, [other for other in moving if other != index])
-            without = self._world(deviations, [index])
-            own = _union(_less(alone.blocked, told.blocked), _less(stands.blocked, without.blocked))
-            doing[index] = World(
-                blocked=_both(own, stands.blocked),
-                at_once=stands.at_once | alone.at_once,
-                untold=tuple(gap for gap in alone.untold if gap not in told.untold),
-                openings=((alone.openings - told.openings) | (stands.openings - without.openings))
-                & stands.openings,
-            )
-        self._tip(deviations, moving, doing, told, stands)
-        return doing
-
-    def _tip(
-        self,
-        deviations: Sequence[Deviation],
-        moving: Sequence[int],
-        doing: dict[int, World],
-        told: World,
-        stands: World,
-    ) -> None:
-        """Give what no single deviation explains to the one with which it began, in their order."""
-        blocked = _less(stands.blocked, told.blocked)
-        openings = stands.openings - told.openings
-        for own in doing.values():
-            blocked, openings = _less(blocked, own.blocked), openings - own.openings
-        if not blocked and not openings:
-            return
-        before = told
-        for position, index in enumerate(moving):
-            after = self._world(deviations, moving[position + 1 :])
-            own = doing[index]
-            doing[index] = dataclasses.replace(
-                own,
-                blocked=_union(own.blocked, _both(_less(after.blocked, before.blocked), blocked)),
-                openings=own.openings | ((after.openings - before.openings) & openings),
-            )
-            before = after
-
-    # --- words -----------------------------------------------------------------------------------
-
-    def _difference(self, item: Deviation, doing: World | None) -> Difference:
-        runs = {
-            (*pair, str(run)) for pair, ports in (doing.blocked if doing else {}).items() for run in ports
-        }
-        pairs = tuple(sorted({*item.pairs, *runs}, key=self._order))
-        opened = _openings(doing.openings) if doing else ()
+    def _difference(
+        self, item: Deviation, doing: Doing | None, parts: tuple[tuple[str, ...], ...]
+    ) -> Difference:
+        parted = tuple(_parted(item, doing.blocked, parts)) if doing else ()
+        parted += tuple(Parted((source,), (to,), (ports,)) for source, to, ports in item.pairs)
+        opened = _openings(doing.openings, item.involves) if doing else ()
         meaning, words = item.at_least, [item.why]
-        if doing is not None and doing.untold and not pairs and not opened:
+        if doing is not None and doing.untold and not parted and not opened:
             meaning, words = Meaning.UNDETERMINED, [f"what it does cannot be told: {doing.untold[0]}"]
         if opened:
             meaning = max(meaning, Meaning.OPENS_CLUSTER, key=lambda each: each.grade)
@@ -162,66 +87,132 @@ class Judge:
                 f"{one['source']} reaches {_traffic(one)} of {len(one['instances'])} members"
                 for one in opened
             ]
-        if pairs:
-            now = doing is not None and not doing.at_once.isdisjoint(doing.blocked)
+        if parted:
+            now = doing is not None and bool(doing.at_once)
             breaks = Meaning.BREAKS_MESH if now else Meaning.BREAKS_NEW_CONNECTIONS
             meaning = max(meaning, breaks, key=lambda each: each.grade)
-            words = [self._broken(pairs, now), *words] if opened else [self._broken(pairs, now)]
+            words = [self._broken(parted, now), *(words if opened else ())]
         return Difference(
-            deviation=item, meaning=meaning, detail="; ".join(words), pairs=pairs, opens_to=opened
+            deviation=item, meaning=meaning, detail="; ".join(words), parted=parted, opens_to=opened
         )
 
-    def _broken(self, pairs: Sequence[Run], now: bool) -> str:
-        ordered = {(source, destination) for source, destination, _ in pairs}
+    def _broken(self, parted: Sequence[Parted], now: bool) -> str:
         every = len(self._members) * (len(self._members) - 1)
-        ports = sorted({ports for _, _, ports in pairs}, key=lambda text: int(text.partition("-")[0]))
+        ports = list(dict.fromkeys(run for item in parted for run in item.ports))
+        ports.sort(key=lambda text: int(text.partition("-")[0]))
         shown = ", ".join(ports[:3]) + (" and more" if len(ports) > 3 else "")
         end = (
             "connections that stand are cut, too"
             if now
             else "connections that stand go on, which hides it until the job starts again"
         )
-        return f"{len(ordered)} of {every} ordered pairs can open no new connection on {shown}; {end}"
-
-    def _order(self, pair: Run) -> tuple[int, int, int]:
-        place = {member: index for index, member in enumerate(self._members)}
-        source, destination, ports = pair
-        return (place.get(source, -1), place.get(destination, -1), int(ports.partition("-")[0]))
+        count = sum(item.pair_count for item in parted)
+        return f"{count} of {every} ordered pairs can open no new connection on {shown}; {end}"
 
 
-def _blocked(reach: Reachability) -> tuple[Blocked, set[tuple[str, str]]]:
-    """Blocked ports of every pair; and the pairs that something else than a group parts."""
-    blocked: Blocked = {}
-    at_once: set[tuple[str, str]] = set()
-    if reach.holds is not False:
-        return blocked, at_once
-    for source, destination, flow in reach.pairs():
-        if flow.blocked:
-            blocked[source, destination] = flow.blocked
-            if any(obstacle.reason not in TRACKED for obstacle in flow.obstacles):
-                at_once.add((source, destination))
-    return blocked, at_once
+class _Units:
+    """Finds whose doing it is, among units of differences that are alike."""
+
+    def __init__(self, judge: Judge, units: Sequence[list[Deviation]]) -> None:
+        self._judge = judge
+        self._units = units
+        self._told = judge.world(item for unit in units for item in unit)
+        self._stands = judge.world(())
+        self._alone = [self._without_all_but(number) for number in range(len(units))]
+        self._mended = [judge.world(unit) for unit in units]
+
+    def judge(self) -> tuple[dict[int, Doing], tuple[tuple[str, ...], ...]]:
+        """The doing of each deviation (by its identity), and the parts that it speaks of."""
+        doing, partition = self._single(())
+        if self._unexplained(doing, partition):
+            # Rare: only then is the order of the differences worth as many more looks.
+            steps = [self._judge.world(self._later(number)) for number in range(len(self._units))]
+            doing, partition = self._single(steps)
+            self._tip(doing, partition, steps)
+        return (
+            {id(item): doing[number] for number, unit in enumerate(self._units) for item in unit},
+            partition.parts,
+        )
+
+    def _without_all_but(self, number: int) -> World:
+        others = [item for place, unit in enumerate(self._units) if place != number for item in unit]
+        return self._judge.world(others)
+
+    def _later(self, number: int) -> list[Deviation]:
+        return [item for unit in self._units[number + 1 :] for item in unit]
+
+    def _single(self, more: Sequence[World]) -> tuple[list[Doing], Partition]:
+        """What follows from each unit alone, or ends without it."""
+        worlds = (self._told, self._stands, *self._alone, *self._mended, *more)
+        partition = Partition(self._judge.members, worlds)
+        told, told_now = partition.blocked(self._told)
+        stands, stands_now = partition.blocked(self._stands)
+        doing = []
+        for alone, mended in zip(self._alone, self._mended):
+            alone_blocked, alone_now = partition.blocked(alone)
+            mended_blocked, mended_now = partition.blocked(mended)
+            own = union(less(alone_blocked, told), less(stands, mended_blocked))
+            blocked = both(own, stands)
+            opened = (alone.openings - self._told.openings) | (self._stands.openings - mended.openings)
+            doing.append(
+                Doing(
+                    blocked=blocked,
+                    at_once=((alone_now - told_now) | (stands_now - mended_now)) & frozenset(blocked),
+                    untold=tuple(gap for gap in alone.untold if gap not in self._told.untold),
+                    openings=opened & self._stands.openings,
+                )
+            )
+        return doing, partition
+
+    def _left(self, doing: Sequence[Doing], partition: Partition) -> tuple[Blocked, frozenset[Opening]]:
+        """What differs between told and standing, and is nobody's doing yet."""
+        blocked = less(partition.blocked(self._stands)[0], partition.blocked(self._told)[0])
+        openings = self._stands.openings - self._told.openings
+        for own in doing:
+            blocked, openings = less(blocked, own.blocked), openings - own.openings
+        return blocked, openings
+
+    def _unexplained(self, doing: Sequence[Doing], partition: Partition) -> bool:
+        return any(self._left(doing, partition))
+
+    def _tip(self, doing: list[Doing], partition: Partition, steps: Sequence[World]) -> None:
+        """Give what no unit explains to the one with which it began, in their order."""
+        left, openings = self._left(doing, partition)
+        before = self._told
+        for number, after in enumerate(steps):
+            was, was_now = partition.blocked(before)
+            now, now_now = partition.blocked(after)
+            begun = both(less(now, was), left)
+            own = doing[number]
+            doing[number] = dataclasses.replace(
+                own,
+                blocked=union(own.blocked, begun),
+                at_once=own.at_once | ((now_now - was_now) & frozenset(begun)),
+                openings=own.openings | ((after.openings - before.openings) & openings),
+            )
+            before = after
 
 
-def _less(first: Blocked, second: Blocked) -> Blocked:
-    found = {pair: ports.difference(second.get(pair, NO_PORT)) for pair, ports in first.items()}
-    return {pair: ports for pair, ports in found.items() if ports}
+def _parted(item: Deviation, blocked: Blocked, parts: tuple[tuple[str, ...], ...]) -> Iterable[Parted]:
+    """Between whom, as far as the deviation's own member takes part in it."""
+    for (a, b), ports in blocked.items():
+        runs = tuple(map(str, ports))
+        sources, destinations = parts[a], parts[b]
+        if not item.involves:
+            yield Parted(sources, destinations, runs)
+            continue
+        if item.involves in sources:
+            yield Parted((item.involves,), destinations, runs)
+        if item.involves in destinations:
+            yield Parted(tuple(each for each in sources if each != item.involves), (item.involves,), runs)
 
 
-def _both(first: Blocked, second: Blocked) -> Blocked:
-    found = {pair: ports.intersection(second.get(pair, NO_PORT)) for pair, ports in first.items()}
-    return {pair: ports for pair, ports in found.items() if ports}
-
-
-def _union(first: Blocked, second: Blocked) -> Blocked:
-    return {pair: first.get(pair, NO_PORT).union(second.get(pair, NO_PORT)) for pair in {**first, **second}}
-
-
-def _openings(found: Iterable[Opening]) -> tuple[Mapping[str, Any], ...]:
+def _openings(found: Iterable[Opening], involves: str) -> tuple[Mapping[str, Any], ...]:
     """As in `exposed`: one entry for each protocol, ports and source."""
     by: dict[tuple[str, str, str], list[str]] = {}
     for protocol, ports, source, instance in sorted(found):
-        by.setdefault((protocol, ports, source), []).append(instance)
+        if involves in ("", instance):
+            by.setdefault((protocol, ports, source), []).append(instance)
     return tuple(
         {"protocol": protocol, "ports": ports, "source": source, "instances": instances}
         for (protocol, ports, source), instances in by.items()

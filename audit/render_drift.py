@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -41,10 +42,11 @@ def drift_lines(differences: Sequence[Difference], who: Mapping[Key, Sequence[An
         lines += wrapped(f"expected: {_shown(found.expected)}", indent=3)
         lines += wrapped(f"actual:   {_shown(found.actual)}", indent=3)
         lines += wrapped(item.detail, indent=3)
-        pairs = [f"{source} to {destination}: {ports}" for source, destination, ports in item.pairs]
-        lines += [plain(f"     - {pair}") for pair in pairs[:PAIRS_SHOWN]]
-        if len(pairs) > PAIRS_SHOWN:
-            lines.append(f"     - and {len(pairs) - PAIRS_SHOWN} more (see --json)")
+        shown = list(itertools.islice(item.each_pair(), PAIRS_SHOWN))
+        lines += [plain(f"     - {source} to {to}: {ports}") for source, to, ports in shown]
+        more = item.pair_count - len({run[:2] for run in shown})
+        if more > 0:
+            lines.append(f"     - and {more} more pairs (see --json)")
         for call in who.get(found.key, ()):
             lines += wrapped(f"{call['at']} {call['user']}: {call['event']}", indent=3)
     return lines[1:]

@@ -83,7 +83,7 @@ def _difference(item: Difference) -> Json:
     if told.logical_id:
         place["fullyQualifiedName"] = told.logical_id
     result["locations"][0]["logicalLocations"] = [place]
-    result["properties"] = item.document()
+    result["properties"] = {**item.summary(), "pairs": item.pair_count}
     return result
 
 

@@ -86,7 +86,7 @@ def summary(answer: Audit) -> dict[str, Any]:
                 "attribute": item.deviation.attribute,
                 "meaning": item.meaning.value,
                 "detail": item.detail,
-                "pairs": len({(source, destination) for source, destination, _ in item.pairs}),
+                "pairs": item.pair_count,
             }
             for item in shown
         ],

@@ -154,6 +154,8 @@ class _Member:
                 actual=interface.address or interface.kind,
                 why="replies may leave by another interface than the request came by, and are dropped",
                 undo=undo.without_interfaces((interface.id,)),
+                alike=("interface", interface.group_ids),
+                involves=self._id,
             )
         )
 
@@ -194,6 +196,8 @@ class _Member:
                 undo=undo.interface(
                     interface.id, lambda item: dataclasses.replace(item, public_addresses=())
                 ),
+                alike="public address",
+                involves=self._id,
             )
         )
 
@@ -219,6 +223,8 @@ class _Member:
                     interface.id, lambda item: dataclasses.replace(item, group_ids=tuple(told))
                 ),
                 revert=(Change("ec2", "modify_network_interface_attribute", arguments),),
+                alike=("groups", tuple(sorted(actual))),
+                involves=self._id,
             )
         )
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import ipaddress
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +20,7 @@ from tests.cluster.world import ALLOW_ALL, World, cluster, from_cidr, from_group
 NEED = PortSet.of([PortRange(29500, 29500), PortRange(32768, 60999)])
 EPHEMERAL = PortSet((PortRange(32768, 60999),))
 SELF = from_group("sg-mesh")
+LIMIT_S = 30.0  # of processor time; a quiet machine takes a tenth
 
 
 def deviation(name: str, undone: Undo | None, at_least: Meaning = Meaning.WEAKENS) -> Deviation:
@@ -124,3 +128,87 @@ def test_what_no_rule_depends_on_keeps_its_own_grade() -> None:
     """A difference without an undo is as grave as it was declared."""
     found = judged(cluster([SELF]), deviation("tag", None, Meaning.COSMETIC))
     assert (found["tag"].meaning, found["tag"].detail) == (Meaning.COSMETIC, "no more than that")
+
+
+def moved(world: World, *members: int) -> list[Deviation]:
+    """Members whose interface carries another group than it was told."""
+    return [
+        dataclasses.replace(
+            deviation(
+                f"eni-{number}",
+                undo.interface(
+                    f"eni-{number}", lambda item: dataclasses.replace(item, group_ids=("sg-mesh",))
+                ),
+            ),
+            alike="moved",
+            involves=f"i-{number}",
+        )
+        for number in members
+    ]
+
+
+def with_moved(*members: int) -> World:
+    world = cluster([SELF])
+    world.group("sg-other", name="other")
+    for number in members:
+        world.interfaces[number]["Groups"] = [{"GroupId": "sg-other"}]
+    return world
+
+
+def test_alike_differences_each_have_the_pairs_of_their_own_member() -> None:
+    """Judged at once, told apart: every pair that one of them takes part in, and no other."""
+    world = with_moved(1, 3)
+    found = judged(world, *moved(world, 1, 3))
+    for number in (1, 3):
+        pairs = {run[:2] for run in found[f"eni-{number}"].pairs}
+        others = [other for other in range(4) if other != number]
+        expected = {(f"i-{number}", f"i-{o}") for o in others} | {(f"i-{o}", f"i-{number}") for o in others}
+        assert (pairs, found[f"eni-{number}"].pair_count) == (expected, 6)
+
+
+def test_alike_or_not_the_meaning_is_the_same() -> None:
+    """Taking them one by one finds the same pairs."""
+    world = with_moved(0, 1, 3)
+    together = judged(world, *moved(world, 0, 1, 3))
+    single = judged(
+        world, *(dataclasses.replace(item, alike=None, involves="") for item in moved(world, 0, 1, 3))
+    )
+    for name, item in together.items():
+        assert (item.meaning, set(item.pairs)) == (single[name].meaning, set(single[name].pairs))
+
+
+def test_a_group_is_not_blamed_for_what_an_acl_cuts() -> None:
+    """Both part the same pairs: only the ACL cuts what stands."""
+    world = two_subnets([])
+    deny = (50, "deny", "6", "10.20.0.0/16", (29500, 60999))
+    for number in (1, 2):
+        world.acl(f"acl-{number}", [f"subnet-{number}"], [deny, ALLOW_ALL], [ALLOW_ALL])
+    entries = world.snapshot().network_acls.items
+    both_acls = [
+        deviation(name, undo.acl_entries(name, gone=[e for e in entries[name].entries if e.number == 50]))
+        for name in ("acl-1", "acl-2")
+    ]
+    found = judged(world, deviation("group", gone(SELF)), *both_acls)
+    assert found["group"].meaning is Meaning.BREAKS_NEW_CONNECTIONS
+    assert {found[name].meaning for name in ("acl-1", "acl-2")} == {Meaning.BREAKS_MESH}
+
+
+def test_a_thousand_members_are_judged_in_seconds() -> None:
+    """A million pairs and five hundred alike differences are told in groups, never one by one."""
+    count = 1000
+    world = World()
+    world.subnet("subnet-1", "10.20.0.0/18")
+    world.group("sg-mesh", [])
+    world.group("sg-other", name="other")
+    base = int(ipaddress.ip_address("10.20.0.10"))
+    for number in range(count):
+        group = "sg-other" if number < count // 2 else "sg-mesh"
+        world.node(str(number), str(ipaddress.ip_address(base + number)), [group])
+    members = [f"i-{number}" for number in range(count)]
+    began = time.process_time()
+    found = judged(
+        world, deviation("sg-mesh", gone(SELF)), *moved(world, *range(count // 2)), members=members
+    )
+    assert time.process_time() - began < LIMIT_S
+    assert found["eni-0"].pair_count == 2 * (count - 1)
+    assert found["sg-mesh"].meaning is Meaning.BREAKS_NEW_CONNECTIONS
