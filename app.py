@@ -131,7 +131,7 @@ def add_live_notes(cluster: ClusterStack) -> None:
     """Every difference of the account from the deployed stack, at the construct that it belongs to."""
     import boto3  # noqa: PLC0415 - only where somebody wants to look
 
-    from audit.notes import Level, live_notes  # noqa: PLC0415
+    from audit.notes import Level, live_notes  # noqa: PLC0415 - it imports boto3
 
     known = os.environ.get("CDK_DEFAULT_ACCOUNT", "")
     session = boto3.Session(region_name=os.environ.get("CDK_DEFAULT_REGION"))

@@ -19,7 +19,7 @@ class _Unresolved:
     def __eq__(self, other: object) -> bool:
         return False
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  # Python's way to say: no key of a dict
 
 
 UNRESOLVED = _Unresolved()

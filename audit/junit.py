@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from xml.etree import ElementTree
 
 from audit.answer import Audit
@@ -66,10 +66,12 @@ def _name(item: Difference) -> str:
     return f"{told.resource}, {told.attribute}: {told.expected} became {told.actual}"
 
 
-def _case(group: str, name: str, *, failure: object = (), error: object = ()) -> ElementTree.Element:
+def _case(
+    group: str, name: str, *, failure: Iterable[object] = (), error: Iterable[object] = ()
+) -> ElementTree.Element:
     case = ElementTree.Element("testcase", classname=f"fullmesh.{group}", name=plain(name), time="0")
     for kind, found in (("failure", failure), ("error", error)):
-        texts = [plain(str(text)) for text in found]  # type: ignore[attr-defined]
+        texts = [plain(str(text)) for text in found]
         if texts:
             element = ElementTree.SubElement(case, kind, message=texts[0])
             element.text = "\n".join(texts)

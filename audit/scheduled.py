@@ -61,14 +61,15 @@ def handler(event: Mapping[str, Any], _context: Any) -> dict[str, Any]:
 
 
 def metrics(answer: Audit) -> dict[str, int]:
-    """Name -> value. Nothing where the comparison has gaps: 0 would say that nothing differs."""
+    """Name -> value. No 0 where the comparison has gaps: it would say that nothing differs."""
     differences = answer.differences
     breaking = sum(item.meaning.breaks for item in differences)
     drifted = sum(item.meaning.grade > Meaning.COSMETIC.grade for item in differences)
     if answer.verdict is Verdict.UNKNOWN:
         return {}
     # The mesh can be impossible by what the template itself says; no difference tells that.
-    return {DRIFTED: drifted, BREAKING: max(breaking, int(answer.findings.mesh_possible is False))}
+    found = {DRIFTED: drifted, BREAKING: max(breaking, int(answer.findings.mesh_possible is False))}
+    return {name: count for name, count in found.items() if count or not answer.unanswered}
 
 
 def summary(answer: Audit) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import zipfile
@@ -14,6 +15,10 @@ import boto3
 import pytest
 
 from audit import scheduled
+from audit.answer import audit_stack
+from audit.difference import Deviation, Difference, Meaning
+from audit.drift import Drift, our_stack
+from audit.live import read_stack
 from tests.audit.deployed import ASSETS, Account, ec2_error, refusing, running_account
 from tests.lab.plane import REGION
 from tests.stacks.synthesis import synthesise
@@ -144,3 +149,16 @@ def test_an_audit_with_gaps_sends_no_metric(account: Account, monkeypatch: pytes
     names = account.client("cloudwatch").list_metrics(Namespace="Gaps")["Metrics"]
     assert names == []
     assert (samples(account, scheduled.DRIFTED), samples(account, scheduled.BREAKING)) == before
+
+
+def test_beside_a_gap_nothing_is_counted_as_none(account: Account) -> None:
+    """A cosmetic difference makes a FAIL, but with something unread neither metric says 0."""
+    documents = read_stack(account.session, "fullmesh")
+    audited = audit_stack(documents, our_stack(documents))
+    told = Deviation("sg-1", "Group", "description", "a", "b", "", at_least=Meaning.COSMETIC)
+    cosmetic = Difference(told, Meaning.COSMETIC, "")
+    findings = dataclasses.replace(audited.findings, mesh_possible=True, exposed=(), unanswered=())
+    whole = dataclasses.replace(audited, findings=findings, drift=Drift((cosmetic,)))
+    assert scheduled.metrics(whole) == {scheduled.DRIFTED: 0, scheduled.BREAKING: 0}
+    gap = dataclasses.replace(whole, drift=Drift((cosmetic,), ("flow logs were not read",)))
+    assert (gap.verdict.value, scheduled.metrics(gap)) == ("FAIL", {})
