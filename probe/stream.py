@@ -7,6 +7,7 @@ stays far below what any instance is guaranteed, and keeps few segments under wa
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import time
 from dataclasses import dataclass
@@ -28,6 +29,10 @@ AT_ONCE = 4
 PEERS_OF_MANY = 2
 SEND_BUFFER_BYTES = 8 * 1024  # the kernel doubles it: some seven segments under way
 TIMEOUT_S = 3.0
+# Where a handshake loses one packet and the first data another, the kernel waits 1 s and then 3 s
+# (RFC 6298, 2.1 and 5.7). A new connection is quicker, and a lossy way must not stay unknown by chance.
+BEGIN_S = 1.5
+NO_NEW_AFTER_S = 6.0
 
 _SO_MAX_PACING_RATE = 47  # asm-generic/socket.h; TCP paces by itself since Linux 4.13
 
@@ -69,27 +74,49 @@ async def send_all(plan: Sequence[StreamTarget], members: int) -> Tuple[PathStre
 
 
 async def send(target: StreamTarget) -> Optional[PathStream]:
-    """One stream; None where it could not begin, or the peer is of another release."""
-    sock = socket.socket(address_family(target.address), socket.SOCK_STREAM)
-    stream = _Stream(sock)
+    """One stream, over a new connection where one stalls; None where none began."""
     started = time.perf_counter()
-    try:
-        _prepare(sock)
-        complete = await asyncio.wait_for(stream.run((target.address, target.port)), TIMEOUT_S)
-    except asyncio.TimeoutError:
-        complete = False
-    except OSError:
+    parts: List[_Part] = []
+    while not (parts and parts[-1].complete) and time.perf_counter() - started < NO_NEW_AFTER_S:
+        part = await _one_connection((target.address, target.port))
+        if part is None:
+            break
+        parts.append(part)
+    if not any(part.segments for part in parts):
         return None
-    finally:
-        told = stream.told()
-        sock.close()
-    if told is None:
-        return None
-    segments, lost = told
-    time_s = round(time.perf_counter() - started, 6)
     return PathStream(
-        destination=target.destination, segments=segments, lost=lost, complete=complete, time_s=time_s
+        destination=target.destination,
+        segments=sum(part.segments for part in parts),
+        lost=None if any(part.lost is None for part in parts) else sum(part.lost or 0 for part in parts),
+        complete=parts[-1].complete,
+        time_s=round(time.perf_counter() - started, 6),
     )
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What one connection told; as in PathStream."""
+
+    segments: int
+    lost: Optional[int]
+    complete: bool
+
+
+async def _one_connection(to: Tuple[str, int]) -> Optional[_Part]:
+    """None where the peer refuses, or does not know of streams: another one would tell no more."""
+    complete = False
+    with contextlib.closing(socket.socket(address_family(to[0]), socket.SOCK_STREAM)) as sock:
+        stream = _Stream(sock)
+        try:
+            _prepare(sock)
+            if not await asyncio.wait_for(stream.begin(to), BEGIN_S):
+                return None
+            complete = await asyncio.wait_for(stream.run(), TIMEOUT_S)
+        except asyncio.TimeoutError:
+            pass  # before OSError, of which it is a kind since Python 3.11
+        except OSError:
+            return None
+        return stream.told(complete)
 
 
 def _prepare(sock: socket.socket) -> None:
@@ -106,22 +133,28 @@ class _Stream:
         self._loop = asyncio.get_running_loop()
         self._before: Optional[TcpInfo] = None  # what came before the data: the handshake may repeat, too
 
-    async def run(self, to: Tuple[str, int]) -> bool:
-        """Whether the peer took all of it; False also where it does not know of streams."""
+    async def begin(self, to: Tuple[str, int]) -> bool:
+        """Whether the peer takes the first part; False where it does not know of streams."""
         await self._loop.sock_connect(self._sock, to)
-        if not await self._push(FIRST_BYTES):
+        if not await self._is_awaited(FIRST_BYTES):
             return False
-        told = self.told()
-        if told is not None and told[1]:
-            return await self._push(MORE_BYTES)
+        self._before = tcp_info(self._sock)
         return True
 
-    async def _push(self, count: int) -> bool:
+    async def run(self) -> bool:
+        """Whether the peer took all of it."""
+        if not await self._push(FIRST_BYTES):
+            return False
+        if not self.lost():
+            return True
+        return await self._is_awaited(MORE_BYTES) and await self._push(MORE_BYTES)
+
+    async def _is_awaited(self, count: int) -> bool:
         announced = announcement(count)
         await self._loop.sock_sendall(self._sock, announced)
-        if not is_ready(announced, await self._receive(SMALL_BYTES)):
-            return False
-        self._before = self._before or tcp_info(self._sock)
+        return is_ready(announced, await self._receive(SMALL_BYTES))
+
+    async def _push(self, count: int) -> bool:
         await self._loop.sock_sendall(self._sock, bytes(count))
         return await self._receive(len(TAKEN)) == TAKEN
 
@@ -135,12 +168,15 @@ class _Stream:
             count -= len(part)
         return b"".join(data)
 
-    def told(self) -> Optional[Tuple[int, Optional[int]]]:
-        """(segments, lost) since the data began; None where it did not, or this kernel counts none."""
-        if self._before is None or self._before.data_segments is None:
-            return None
-        now = tcp_info(self._sock)
-        segments = (now.data_segments or 0) - self._before.data_segments
-        if now.lost_segments is None or self._before.lost_segments is None:
-            return segments, None
-        return segments, max(0, now.lost_segments - self._before.lost_segments)
+    def lost(self) -> Optional[int]:
+        """Segments since the data began; None where it did not, or this kernel counts none."""
+        before = self._before.lost_segments if self._before else None
+        now = tcp_info(self._sock).lost_segments
+        return None if now is None or before is None else max(0, now - before)
+
+    def told(self, complete: bool) -> _Part:
+        """All that is known since the data began."""
+        if self._before is None:
+            return _Part(segments=0, lost=0, complete=False)
+        sent = (tcp_info(self._sock).data_segments or 0) - (self._before.data_segments or 0)
+        return _Part(segments=sent, lost=self.lost(), complete=complete)
