@@ -1,8 +1,6 @@
 """Messages of torch, Gloo and launchers, and what they mean: one row each, in the modules beside this one.
 
-A row has a kind (the meaning), a trigger (a literal that the message always holds) and a pattern
-that takes the values out. Patterns are compiled when their trigger first occurs: most logs need
-few of them. What a kind decides, or hints at, stands in `explain_meanings`.
+Patterns are compiled when their trigger first occurs: most logs need few of them.
 """
 
 from __future__ import annotations
@@ -11,27 +9,14 @@ import functools
 import re
 from typing import Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
+from diagnosis import signatures_gloo as gloo
+from diagnosis import signatures_launch as launch
+from diagnosis import signatures_notes as notes
+from diagnosis import signatures_process as process
+from diagnosis import signatures_store as store
 from diagnosis.explain_facts import compiled
 from diagnosis.explain_kinds import FAILURES, Kind
-
-
-class Signature(NamedTuple):
-    """One message. Patterns must be linear: whoever wrote the log chose the text.
-
-    every: all matches of a line count, not the first alone.
-    unless: a pattern that makes it another message where it is found shortly before, or within.
-    fixed: values that the wording implies (never changed, as rows share it).
-    says: of a NOTE what the message means.
-    """
-
-    kind: Kind
-    trigger: str
-    pattern: str
-    every: bool = False
-    unless: str = ""
-    fixed: Dict[str, str] = {}  # noqa: RUF012 - a named tuple's default, never changed
-    says: str = ""
-
+from diagnosis.signature import Signature
 
 # Lines are compared without these first: lines that differ in numbers, addresses and ids alone are
 # one line. Needles lose them too, so that nothing is missed; the line itself then decides.
@@ -90,16 +75,9 @@ _SAYS_ALL = (Kind.NOTE, Kind.NOISE, Kind.LOOPBACK_FALLBACK, Kind.BACKLOG)
 _NOT_AN_ERROR = r"\b(?:Warning|FutureWarning|UserWarning)\b|^\s*(?:except|raise|File)\b"
 
 
-@functools.lru_cache(maxsize=1)
 def all_signatures() -> Tuple[Signature, ...]:
-    """Every row. Imported here, as the modules of rows need this one."""
-    from diagnosis.signatures_gloo import SIGNATURES as gloo  # noqa: PLC0415
-    from diagnosis.signatures_launch import SIGNATURES as launch  # noqa: PLC0415
-    from diagnosis.signatures_notes import SIGNATURES as notes  # noqa: PLC0415
-    from diagnosis.signatures_process import SIGNATURES as process  # noqa: PLC0415
-    from diagnosis.signatures_store import SIGNATURES as store  # noqa: PLC0415
-
-    return (*gloo, *store, *launch, *process, *notes)
+    """Every row."""
+    return (*gloo.SIGNATURES, *store.SIGNATURES, *launch.SIGNATURES, *process.SIGNATURES, *notes.SIGNATURES)
 
 
 def needle(literal: bytes) -> bytes:
@@ -146,7 +124,7 @@ def read_text(text: str, signatures: Sequence[Signature]) -> List[Match]:
         final = compiled(_FINAL).search(text)
         done = final or compiled(_PROGRESS).search(text)
         if done and not compiled(_DENIES).search(text):
-            found.append((Kind.PROGRESS, {"final": "yes"} if final else {}, 0, len(text)))
+            found.append((Kind.PROGRESS, {"final": "yes"} if final else {}, *done.span()))
     return found
 
 

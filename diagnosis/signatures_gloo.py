@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from diagnosis.explain_kinds import Kind
-from diagnosis.signatures import Signature
+from diagnosis.signature import Signature
 
 _ADDRESS = r"\[(?P<ip>[^\]\s]{0,64})\](?::(?P<port>\d{1,5}))?"
 _WHY = r"(?P<error>[A-Z][a-z]+(?: [A-Za-z()]+){0,6})"

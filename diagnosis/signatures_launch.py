@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from diagnosis.explain_kinds import Kind
-from diagnosis.signatures import Signature
+from diagnosis.signature import Signature
 
 # NAME=value of a shell, where a blank ends the value at once; NAME = value and "NAME": "value" of dumps.
 _IS = r"['\"]?(?:=|\s{1,3}=\s{1,3}|\s{0,3}:\s{0,3})['\"]?"

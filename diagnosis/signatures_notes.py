@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from diagnosis.explain_kinds import Kind
-from diagnosis.signatures import Signature
+from diagnosis.signature import Signature
 
 _USE = "the program's own call is refused, and the network has no part in it: "
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from diagnosis.explain_kinds import Kind
-from diagnosis.signatures import Signature
+from diagnosis.signature import Signature
 
 # A line that only advises about a failure is none of it.
 _ADVICE = (

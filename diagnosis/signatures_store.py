@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from diagnosis.explain_kinds import Kind
-from diagnosis.signatures import Signature
+from diagnosis.signature import Signature
 
 # "[name]:port", "name:port" or "[::ffff:10.0.0.1]:port"
 _PEER = r"(?:\[(?P<host>[^\]]{0,253})\]|(?P<bare>[^\s\[\]:(]{0,253})):(?P<port>\d{1,5})"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Dict, List
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from diagnosis.causes import CATALOGUE
@@ -122,6 +122,7 @@ def test_text_without_a_message_names_nothing(text: str) -> None:
 
 
 @FUZZ
+@example(b"step 1/9 (0.00%) | loss: 11.09", 399, b"\t")  # blanks that fill the excerpt
 @given(st.sampled_from(LINES), st.integers(0, 70_000), st.binary(max_size=3))
 def test_huge_lines(line: bytes, length: int, filler: bytes) -> None:
     """A message inside of a line that is longer than any buffer."""
