@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Sequence
 from cluster.serial import encode
 from diagnosis.prose import WIDTH, ascii_line, plain, shell_lines, wrapped
 from diagnosis.render_causes import cause_document, cause_text, causes_text
-from diagnosis.render_page import html_report
+from diagnosis.render_page import html_page, html_report
 from diagnosis.report import Diagnosis, Finding, PairVerdict, Verdict
 from diagnosis.words import (
     LETTERS,
@@ -31,6 +31,7 @@ __all__ = [
     "causes_text",
     "document",
     "exit_code",
+    "html_page",
     "html_report",
     "signal_reason",
     "to_json",

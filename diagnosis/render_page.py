@@ -33,6 +33,12 @@ _LISTED_AT_MOST = 50
 # --- HTML --------------------------------------------------------------------------------------------
 
 
+def html_page(title: str, body: str) -> str:
+    """A fragment as a page of its own."""
+    head = f'<head><meta charset="utf-8"><title>{escape(title)}</title></head>'
+    return f'<!doctype html>\n<html lang="en">{head}<body>\n{body}\n</body></html>\n'
+
+
 def html_report(diagnosis: Diagnosis) -> str:
     """A self-contained fragment: verdict, causes, the matrix for few nodes, what is open."""
     colour = _COLOURS[diagnosis.verdict]

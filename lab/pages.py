@@ -14,8 +14,6 @@ from diagnosis.report import Diagnosis
 from lab import deploy
 from lab.state import LabState
 
-_HEAD = '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title></head><body>\n'
-
 
 def write_report(diagnosis: Diagnosis, folder: Path) -> Path:
     """`report.html` in the folder."""
@@ -39,5 +37,5 @@ def write_dashboard(state: LabState, cluster: str, folder: Path) -> Path | None:
 
 
 def _write(path: Path, title: str, body: str) -> Path:
-    path.write_text(_HEAD.format(title=title) + body + "\n</body></html>\n")
+    path.write_text(render.html_page(title, body))
     return path

@@ -37,6 +37,18 @@ examples:
 exit status: 0 no fault, 1 determined, 2 usage, 3 undetermined
 """
 
+REPORT_EXAMPLES = """\
+examples:
+  fullmesh report s3://BUCKET/rows/RUN
+      what a deploy came to: the stack's output Evidence, also after it failed
+  fullmesh report --html verdict.html s3://BUCKET/rows/RUN
+      and a page to open in a browser
+  fullmesh report --json DIR/RUN
+      of a folder: what check --meet DIR left, or a copy of the above
+
+exit status: 0 PASS, 1 FAIL, 2 usage, 3 UNKNOWN
+"""
+
 NODE_EXAMPLES = """\
 examples (bootstrap.sh runs these on a deployed node):
   python3 /opt/fullmesh/fullmesh.pyz node mesh
@@ -73,6 +85,18 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
     )
     explain.add_argument("--json", action="store_true", help="print the whole answer as JSON")
     explain.set_defaults(run=_explain)
+
+    report = subparsers.add_parser(
+        "report",
+        help="show the verdict of a run that is over, from where its members met",
+        description="Show the verdict that a run's members left; probes nothing.",
+        epilog=REPORT_EXAMPLES,
+        formatter_class=raw,
+    )
+    report.add_argument("where", metavar="PLACE", help="s3://BUCKET/rows/RUN, or a folder")
+    report.add_argument("--html", metavar="FILE", help="write it as a page, too")
+    report.add_argument("--json", action="store_true", help="print the whole answer as JSON")
+    report.set_defaults(run=_report)
 
     node = subparsers.add_parser(
         "node",
@@ -138,6 +162,20 @@ def _merge(arguments: argparse.Namespace) -> int:
     except merge.MergeError as error:
         return complain(str(error))
     return _show(check.Answer(diagnosis), arguments)
+
+
+def _report(arguments: argparse.Namespace) -> int:
+    from contextlib import nullcontext
+
+    from probe import check, evidence
+
+    def read(say: Say) -> AbstractContextManager[Answer]:
+        diagnosis = evidence.read_evidence(arguments.where, say)
+        if arguments.html is not None:
+            evidence.write_page(diagnosis, arguments.html)
+        return nullcontext(check.Answer(diagnosis))
+
+    return _answered(read, arguments)
 
 
 def _explain(arguments: argparse.Namespace) -> int:

@@ -47,7 +47,15 @@ def merge(paths: Sequence[str], *, nodes: Optional[int] = None, run: Optional[st
     Raises:
         MergeError: what cannot be judged together.
     """
-    gathered = _of_one_run(_without_copies(_read_all(paths)), run)
+    return judge_together(_of_one_run(_without_copies(_read_all(paths)), run), nodes=nodes)
+
+
+def judge_together(gathered: Sequence[Gathered], *, nodes: Optional[int] = None) -> Diagnosis:
+    """The verdict over rows of one run; whose row is not among them is not known.
+
+    Raises:
+        MergeError: they are not of one attempt.
+    """
     _check_one_attempt(gathered)
     rows = _with_one_id_each([item.row for item in gathered])
     expected = nodes or _expected(rows)

@@ -37,7 +37,15 @@ def s3_board(meet: str, run: str, member_id: str) -> S3Board:
             f"--meet {meet} is not s3://BUCKET/PREFIX with a bucket's name and at most {_PREFIX_BYTES} bytes "
             "of prefix"
         )
-    whole = (prefix + "/" if prefix else "") + run_prefix(run)
+    return bucket_board(bucket, prefix, run_prefix(run), member_id)
+
+
+def bucket_board(bucket: str, prefix: str, run: str, member_id: str = "") -> S3Board:
+    """The board of a run's folder below a prefix ("" = none), in whatever region the bucket is.
+
+    member_id: who posts; "" where one only reads.
+    """
+    whole = (prefix + "/" if prefix else "") + run
     return S3Board(_client(bucket, whole), whole, member_id, patient=False)
 
 

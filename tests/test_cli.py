@@ -26,6 +26,7 @@ COMMANDS = (
     "lab down",
     "check",
     "explain",
+    "report",
     "node",
     "audit",
     "causes",

@@ -186,6 +186,8 @@ def test_break_something() -> None:
     assert "no drift" in outputs["cdk drift"].lower()
     assert '"verdict": "PASS"' in outputs["fullmesh lab check --json"]
     assert outputs["fullmesh lab check --json"].count('"source"') == 30
+    (evidence,) = (text for command, text in outputs.items() if command.startswith("fullmesh report"))
+    assert "30 of 30 ordered pairs work" in evidence
 
 
 def test_deploy_to_an_account() -> None:
