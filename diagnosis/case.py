@@ -12,7 +12,7 @@ from cluster.ports import DEFAULT_EPHEMERAL_PORTS, PortRange, PortSet
 from cluster.snapshot import ClusterSnapshot, Instance
 from diagnosis.clocks import Clocks
 from diagnosis.detours import Detours
-from diagnosis.firewalls import HostFirewalls
+from diagnosis.firewall.members import HostFirewalls
 from diagnosis.matrix import Flow, Pair, ReachabilityMatrix
 from diagnosis.membership import Expectation, Member, Roster, pair_subject
 from diagnosis.report import PortKind

@@ -10,12 +10,12 @@ from typing import Optional
 
 from diagnosis.case import NAMED_AT_MOST, Case
 from diagnosis.causes import finding
-from diagnosis.job import Job, Rank
-from diagnosis.job_ends import judge_ends
-from diagnosis.job_hangs import judge_hangs
-from diagnosis.job_results import judge_results
-from diagnosis.job_times import judge_starts, judge_times
-from diagnosis.job_words import ECHOES, Words
+from diagnosis.job.ends import judge_ends
+from diagnosis.job.hangs import judge_hangs
+from diagnosis.job.ranks import Job, Rank
+from diagnosis.job.results import judge_results
+from diagnosis.job.times import judge_starts, judge_times
+from diagnosis.job.words import ECHOES, Words
 from diagnosis.opinion import NOTHING, Opinion
 from diagnosis.report import CollectiveResult, Verdict
 

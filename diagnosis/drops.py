@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Iterable, Optional, Sequence, Set, Tuple, TypedDict
 
-from diagnosis import firewall_fixes
 from diagnosis.case import NAMED_AT_MOST, Case
 from diagnosis.causes import finding
+from diagnosis.firewall import fixes as firewall_fixes
+from diagnosis.firewall.ruleset import Stop, unique
 from diagnosis.matrix import Flow
 from diagnosis.opinion import Opinion, undetermined
 from diagnosis.report import Finding
-from diagnosis.ruleset import Stop, unique
 
 
 class Mending(TypedDict, total=False):

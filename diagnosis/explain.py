@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, BinaryIO, Sequence, Tuple
 
 if TYPE_CHECKING:
-    from diagnosis.explain_decide import Explanation
-    from diagnosis.explain_facts import Book
+    from diagnosis.logs.decide import Explanation
+    from diagnosis.logs.facts import Book
 
 EXAMPLE = """\
 fullmesh explain rank0.log rank1.log ...     all ranks' logs: the first cause, not its echoes
@@ -31,9 +31,9 @@ def explain(logs: Sequence[Tuple[str, BinaryIO]]) -> Explanation:
     Raises:
         LogError: none of the streams can be read.
     """
-    from diagnosis.explain_decide import decide  # noqa: PLC0415 - start-up time
-    from diagnosis.explain_facts import Book  # noqa: PLC0415
-    from diagnosis.explain_open import read_streams  # noqa: PLC0415
+    from diagnosis.logs.decide import decide  # noqa: PLC0415 - start-up time
+    from diagnosis.logs.facts import Book  # noqa: PLC0415
+    from diagnosis.logs.files import read_streams  # noqa: PLC0415
 
     book = Book()
     read_streams(book, logs)
@@ -48,9 +48,9 @@ def explain_files(paths: Sequence[str]) -> Explanation:
     Raises:
         LogError: none of the files can be read.
     """
-    from diagnosis.explain_decide import decide  # noqa: PLC0415 - start-up time
-    from diagnosis.explain_facts import Book  # noqa: PLC0415
-    from diagnosis.explain_open import read_paths  # noqa: PLC0415
+    from diagnosis.logs.decide import decide  # noqa: PLC0415 - start-up time
+    from diagnosis.logs.facts import Book  # noqa: PLC0415
+    from diagnosis.logs.files import read_paths  # noqa: PLC0415
 
     book = Book()
     read_paths(book, paths)

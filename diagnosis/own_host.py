@@ -9,10 +9,10 @@ from typing import Dict, Sequence, Set, Tuple
 from diagnosis.case import Case
 from diagnosis.causes import finding
 from diagnosis.drops import mending
+from diagnosis.firewall.ruleset import Does, unique
 from diagnosis.matrix import Flow, listeners
 from diagnosis.opinion import Opinion, total, undetermined
 from diagnosis.report import ConnectOutcome, Listener
-from diagnosis.ruleset import Does, unique
 
 
 def judge_own_host(case: Case) -> Opinion:

@@ -9,11 +9,11 @@ from diagnosis.case import NAMED_AT_MOST, Case
 from diagnosis.causes import finding
 from diagnosis.detours import Detour, Found
 from diagnosis.drops import count, flow_order
+from diagnosis.firewall.ruleset import Does
 from diagnosis.matrix import Flow
 from diagnosis.opinion import Opinion
 from diagnosis.peers import by_place
 from diagnosis.report import ConnectOutcome, Finding
-from diagnosis.ruleset import Does
 
 _DEAD = (ConnectOutcome.TIMED_OUT, ConnectOutcome.UNREACHABLE)
 # A container that has the peer's address may well answer, only not as the peer would.

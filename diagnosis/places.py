@@ -7,11 +7,11 @@ from typing import List, Optional, Set, Tuple
 from diagnosis.case import Case
 from diagnosis.causes import finding
 from diagnosis.drops import ask_hosts, ask_rules, flow_order, host_drops
+from diagnosis.firewall.ruleset import Does
 from diagnosis.matrix import Flow, Pair
 from diagnosis.opinion import NOTHING, Opinion, total
 from diagnosis.patterns import FEW_PAIRS, Isolated, Pattern, Side, find
 from diagnosis.report import Finding, PortKind
-from diagnosis.ruleset import Does
 
 
 def judge_places(case: Case, left: Set[Flow], working: Set[Flow]) -> Opinion:

@@ -14,12 +14,12 @@ from typing import Dict, FrozenSet, Iterable, List, Optional, Sequence, Set, Tup
 from diagnosis.case import NAMED_AT_MOST, Case
 from diagnosis.causes import finding
 from diagnosis.drops import count, flow_order, mending, over_loopback
+from diagnosis.firewall.ruleset import Does, unique
 from diagnosis.matrix import Flow
 from diagnosis.opinion import Opinion, undetermined
 from diagnosis.paths import told_by_paths
 from diagnosis.peers import ask_each_target, ask_gone, listener_may_be_gone
 from diagnosis.report import ConnectOutcome, Finding
-from diagnosis.ruleset import Does, unique
 
 
 def judge_refusals(case: Case) -> Opinion:

@@ -14,13 +14,13 @@ from typing import Dict, List, Set
 from diagnosis.case import Case
 from diagnosis.causes import finding
 from diagnosis.drops import ask_hosts, flow_order, host_drops
+from diagnosis.firewall.ruleset import Does, Stop
 from diagnosis.matrix import Flow, Pair
 from diagnosis.opinion import NOTHING, Opinion, total
 from diagnosis.paths import told_by_paths
 from diagnosis.places import judge_places
 from diagnosis.report import ConnectOutcome, PortKind
 from diagnosis.rules_say import rules_say
-from diagnosis.ruleset import Does, Stop
 
 
 def judge_timeouts(case: Case) -> Opinion:

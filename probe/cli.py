@@ -192,7 +192,7 @@ def _explain(arguments: argparse.Namespace) -> int:
         return complain("interrupted", EXIT_INTERRUPTED)
     for unread in explanation.unread:
         complain(f"{unread.file} {unread.reason}; the other logs are judged")
-    from diagnosis import explain_render as render
+    from diagnosis.logs import show as render
 
     shown = render.to_json(explanation) if arguments.json else render.to_terminal(explanation)
     _write(shown if shown.endswith("\n") else shown + "\n")

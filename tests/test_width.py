@@ -13,8 +13,9 @@ import pytest
 import bench.__main__
 import cli
 import probe.cli
-from diagnosis import explain, explain_render, render
+from diagnosis import explain, render
 from diagnosis.causes import CATALOGUE
+from diagnosis.logs import show as explain_render
 from diagnosis.prose import WIDTH, _shell_words
 from lab import demo_answer, doctor
 from lab.demo import DemoOptions

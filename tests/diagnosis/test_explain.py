@@ -16,9 +16,9 @@ import pytest
 
 from diagnosis.causes import CATALOGUE
 from diagnosis.explain import explain, explain_files
-from diagnosis.explain_claims import real_port
-from diagnosis.explain_decide import Explanation, Outcome
-from diagnosis.explain_render import exit_code, to_json, to_terminal
+from diagnosis.logs.claims import real_port
+from diagnosis.logs.decide import Explanation, Outcome
+from diagnosis.logs.show import exit_code, to_json, to_terminal
 from tools.build_pyz import build
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -177,7 +177,7 @@ def test_the_hidden_error_is_said_to_be_hidden() -> None:
 def test_every_named_cause_of_the_rules_is_in_the_catalogue() -> None:
     """An id in the rules' source that no catalogue knows would be dropped silently."""
     named = set()
-    for path in (CHECKOUT / "diagnosis").glob("explain_*.py"):
+    for path in (CHECKOUT / "diagnosis" / "logs").glob("*.py"):
         named |= set(re.findall(r'\bid="([a-z0-9-]+)"', path.read_text(encoding="utf-8")))
     assert len(named) > 20
     assert named <= set(CATALOGUE)
@@ -294,5 +294,5 @@ def test_nothing_heavy_is_imported(entry: Tuple[str, ...], tmp_path: Path) -> No
     )
     assert answer.returncode == 1
     imported = {line.split("|")[-1].strip() for line in answer.stderr.splitlines()}
-    assert "diagnosis.explain_decide" in imported
+    assert "diagnosis.logs.decide" in imported
     assert imported & set(HEAVY) == set()

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from diagnosis.causes import CATALOGUE
 from diagnosis.explain import LogError, explain
-from diagnosis.explain_decide import Explanation, Outcome
-from diagnosis.explain_render import to_json, to_terminal
+from diagnosis.logs.decide import Explanation, Outcome
+from diagnosis.logs.show import to_json, to_terminal
 
 HERE = Path(__file__).resolve().parent
 SOURCES = [

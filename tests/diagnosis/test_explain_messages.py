@@ -15,7 +15,7 @@ from typing import Callable, Dict, List
 import pytest
 
 from diagnosis.explain import explain
-from diagnosis.explain_decide import Outcome
+from diagnosis.logs.decide import Outcome
 
 TABLE = Path(__file__).resolve().parent / "explain_messages.tsv"
 

@@ -10,11 +10,11 @@ from typing import BinaryIO, Optional
 import pytest
 
 from diagnosis.explain import LogError, explain
-from diagnosis.explain_facts import Book
-from diagnosis.explain_head import node_of, rank_of, time_of
-from diagnosis.explain_kinds import Kind
-from diagnosis.explain_open import read_streams
-from diagnosis.explain_read import CHUNK_BYTES
+from diagnosis.logs.facts import Book
+from diagnosis.logs.files import read_streams
+from diagnosis.logs.head import node_of, rank_of, time_of
+from diagnosis.logs.kinds import Kind
+from diagnosis.logs.read import CHUNK_BYTES
 
 MESSAGE = "RuntimeError: ifa != nullptr. Unable to find address for: ib0"
 

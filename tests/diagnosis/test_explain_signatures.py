@@ -8,13 +8,13 @@ from typing import Dict
 
 import pytest
 
-from diagnosis.explain_address import wrong_syntax
-from diagnosis.explain_facts import Book
-from diagnosis.explain_kinds import Kind
-from diagnosis.explain_needles import Needles
-from diagnosis.explain_open import read_streams
-from diagnosis.explain_rendezvous import malformed
-from diagnosis.signatures import all_signatures, all_triggers, read_text, shows_progress
+from diagnosis.logs.address import wrong_syntax
+from diagnosis.logs.facts import Book
+from diagnosis.logs.files import read_streams
+from diagnosis.logs.kinds import Kind
+from diagnosis.logs.needles import Needles
+from diagnosis.logs.rendezvous import malformed
+from diagnosis.logs.signatures import all_signatures, all_triggers, read_text, shows_progress
 
 
 def test_every_trigger_is_found_in_a_long_text() -> None:

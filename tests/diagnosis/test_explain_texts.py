@@ -18,7 +18,7 @@ import pytest
 from diagnosis.catalogue.cause import SeenIn
 from diagnosis.causes import CATALOGUE
 from diagnosis.explain import explain
-from diagnosis.explain_decide import Explanation, Outcome
+from diagnosis.logs.decide import Explanation, Outcome
 
 FOLDER = Path(__file__).resolve().parent / "explain_texts"
 EACH_CAUSE = 3

@@ -9,9 +9,9 @@ from typing import Sequence, Tuple
 
 import pytest
 
-from diagnosis import firewall_fixes
-from diagnosis.host_firewall_parse import parse
-from diagnosis.ruleset import Does, Hook, Packet, Stop
+from diagnosis.firewall import fixes as firewall_fixes
+from diagnosis.firewall.parse import parse
+from diagnosis.firewall.ruleset import Does, Hook, Packet, Stop
 from tests.diagnosis.builders import diagnose as judged
 from tests.diagnosis.builders import drops, healthy, into_2, on_host
 

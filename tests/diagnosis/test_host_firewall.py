@@ -8,8 +8,8 @@ from typing import Set
 
 import pytest
 
-from diagnosis.host_firewall_parse import parse
-from diagnosis.ruleset import Does, Hook, Packet
+from diagnosis.firewall.parse import parse
+from diagnosis.firewall.ruleset import Does, Hook, Packet
 
 ACCEPT, DROP, REJECT = Does.ACCEPT, Does.DROP, Does.REJECT
 
