@@ -39,6 +39,16 @@ def variable(member: Member, name: str) -> Optional[str]:
     return host.environment.get(name) if host else None
 
 
+def torch_of(member: Member) -> str:
+    """The release of torch that the job will use there; "" = not known."""
+    report = member.report
+    if report is None:
+        return ""
+    result = report.collective.versions if report.collective else {}
+    found = report.host.versions if report.host else {}
+    return result.get("torch") or found.get("torch", "")
+
+
 def odd_ones(case: Case, values: Mapping[int, str]) -> List[Tuple[str, Sequence[int], str]]:
     """(subject, members, the usual value): the minority where there is a majority, else the cluster."""
     if len(set(values.values())) < 2:

@@ -12,12 +12,14 @@ from typing import Callable, Dict, Iterable, Iterator, List, Optional, Sequence,
 
 from cluster.snapshot import ClusterSnapshot
 from diagnosis.advertised import judge_advertised
+from diagnosis.agreement import differences, judge_agreement
 from diagnosis.answers import judge_answers
 from diagnosis.bandwidth import judge_bandwidth, with_links
 from diagnosis.builds import judge_builds
 from diagnosis.case import Case
 from diagnosis.causes import ORDER, cause, finding
 from diagnosis.collective import slowest
+from diagnosis.in_vain import judge_in_vain
 from diagnosis.late import judge_late
 from diagnosis.launch import judge_launch
 from diagnosis.leftover import judge_leftover
@@ -45,6 +47,8 @@ _AROUND = (
     judge_leftover,
     judge_master,
     judge_torchrun,
+    judge_agreement,
+    judge_in_vain,
     judge_late,
     judge_ranks,
     judge_names,
@@ -95,6 +99,7 @@ def judge(
         next_command=_next_command(case, candidates, unanswered, total((mesh, nodes)), named=bool(deciding)),
         unanswered=tuple(unanswered),
         exposed=exposed,
+        differences=differences(case),
         nodes=_node_verdicts(case, deciding, candidates, unanswered),
         pairs=with_links(case, case.matrix.verdicts()),
         collective=slowest(case),

@@ -22,7 +22,6 @@ def judge_launch(case: Case) -> Opinion:
         _inconsistent,
         _held_ports,
         _stale_stores,
-        _no_effect,
         _transport,
     )
     return total(Opinion(causes=tuple(judge(case))) for judge in judges)
@@ -155,25 +154,6 @@ def _stale_stores(case: Case) -> List[Finding]:
             )
         )
     return found
-
-
-def _no_effect(case: Case) -> List[Finding]:
-    by_name: Dict[Tuple[str, str], List[int]] = {}
-    for place, values in environments(case).items():
-        for name, instead in environment.without_effect(values):
-            by_name.setdefault((name, instead), []).append(place)
-    return [
-        finding(
-            "env-no-effect",
-            subject,
-            summary=f"{name} is set, but neither Gloo nor torch reads it; what works: {instead}",
-            evidence=[f"{case.subject(place)} sets {name}" for place in own[:NAMED_AT_MOST]],
-            fields={"name": name},
-            remediation=f"Remove {name}; what works: {instead}.",
-        )
-        for (name, instead), places in sorted(by_name.items())
-        for subject, own in where(case, places)
-    ]
 
 
 def _transport(case: Case) -> List[Finding]:

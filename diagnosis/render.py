@@ -122,6 +122,7 @@ def document(diagnosis: Diagnosis) -> Dict[str, Any]:
         "next_command": diagnosis.next_command,
         "unanswered": list(diagnosis.unanswered),
         "skipped": list(diagnosis.skipped),
+        "differences": list(diagnosis.differences),
         "exposed": list(diagnosis.exposed),
         "nodes": [encode(node) for node in diagnosis.nodes],
         "pairs": [
@@ -169,6 +170,7 @@ def to_terminal(diagnosis: Diagnosis, said: str = "") -> str:
         _listed("Others who can get in:", diagnosis.exposed),
         _listed("Not answered:", diagnosis.unanswered),
         _listed("Left out on purpose:", diagnosis.skipped),
+        _listed("Not the same on all nodes (no fault by itself):", diagnosis.differences),
         _nodes(diagnosis),
     ]
     if diagnosis.next_command:

@@ -52,6 +52,7 @@ def html_report(diagnosis: Diagnosis) -> str:
         _html_list("Others who can get in", diagnosis.exposed),
         _html_list("Not answered", diagnosis.unanswered),
         _html_list("Left out on purpose", diagnosis.skipped),
+        _html_list("Not the same on all nodes (no fault by itself)", diagnosis.differences),
         f"<p>Next: <code>{_text(diagnosis.next_command)}</code></p>" if diagnosis.next_command else "",
         _html_matrix(diagnosis),
         _html_nodes(diagnosis),

@@ -94,7 +94,6 @@ class PairProbe:
     path_mtu_bytes: Optional[int] = None
     link_silent: Optional[bool] = None
     clock_offset_s: Optional[float] = None
-    started_by: Optional[str] = None  # the nearest process of a launcher above the probe; None = none is seen
     clock_error_s: Optional[float] = None
 
 
@@ -172,6 +171,7 @@ class HostFacts:
     versions: Dict[str, str] = field(default_factory=dict)  # python, kernel, machine, os, torch, torch_git
     clock_offset_s: Optional[float] = None  # this clock minus true time, as chrony knows it
     started_by: Optional[str] = None  # the nearest process of a launcher above; None = none is seen
+    held_by_torch: Optional[Dict[str, bool]] = None  # variables that are set -> whether torch holds the name
 
 
 class CollectiveStep(str, Enum):
@@ -360,6 +360,7 @@ class Diagnosis:
     next_command: Optional[str] = None
     unanswered: Tuple[str, ...] = ()  # planned questions without an answer
     skipped: Tuple[str, ...] = ()  # questions that were left out on purpose, and why
+    differences: Tuple[str, ...] = ()  # variables that are not the same on all nodes, side by side
     exposed: Tuple[str, ...] = ()
     nodes: Tuple[NodeVerdict, ...] = ()
     pairs: Tuple[PairVerdict, ...] = ()

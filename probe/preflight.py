@@ -14,12 +14,14 @@ from typing import Callable, Dict, List, Mapping, Optional, Tuple, TypeVar
 
 from cluster.ports import PortRange
 from diagnosis.report import HostFacts
+from diagnosis.variables import compiled_names
 from probe.interfaces import interface_of, read_interfaces, read_mtu
 from probe.limits import started_with
 from probe.netfilter import Firewall, read_firewall
 from probe.netlink import read_links
 from probe.sockets import tcp_sockets
 from probe.starter import started_by
+from probe.torch_files import held_by_torch
 from probe.versions import read_versions
 
 T = TypeVar("T")
@@ -36,7 +38,7 @@ _NAMES = frozenset(
     )
 )
 _PREFIXES = (
-    *("GLOO_", "TORCH_", "TORCHELASTIC_", "TORCHCOMM_", "MASTER_", "PET_", "HOROVOD_"),
+    *("GLOO_", "TORCH_", "TORCHELASTIC_", "TORCHCOMM_", "MASTER_", "PET_", "HOROVOD_", "NCCL_"),
     *("OMPI_COMM_WORLD_", "PMI_", "PMIX_RANK", "MPI_LOCAL", "MV2_COMM_WORLD_"),
     *("SLURM_PROCID", "SLURM_NODEID", "SLURM_LOCALID", "SLURM_STEP", "SLURM_NPROCS", "SLURM_NTASKS"),
     *("SLURM_NNODES", "SLURM_JOB_NODELIST", "SLURM_NODELIST"),
@@ -48,6 +50,7 @@ HIDDEN = "(set, not shown)"
 
 def read_host_facts(address: Optional[str], environ: Mapping[str, str]) -> HostFacts:
     """Fill HostFacts for the node whose member address is `address` (None: not known)."""
+    environment = distributed_environment(environ)
     hostname = _or_none(socket.gethostname)
     addresses, error = resolve(hostname) if hostname else (None, None)
     interfaces = _or_none(read_interfaces)
@@ -69,10 +72,11 @@ def read_host_facts(address: Optional[str], environ: Mapping[str, str]) -> HostF
         somaxconn=_or_none(lambda: int(_text("/proc/sys/net/core/somaxconn"))),
         firewall_rules=firewall.rules,
         firewall_error=firewall.error,
-        environment=distributed_environment(environ),
+        environment=environment,
         versions=read_versions(),
         clock_offset_s=_or_none(read_clock_offset_s),
         started_by=started_by(),
+        held_by_torch=_or_none(lambda: held_by_torch(compiled_names(environment))),
     )
 
 

@@ -76,9 +76,10 @@ CAUSES = (
     Cause(
         id="env-no-effect",
         group=Group.CONFIGURATION,
-        title="a variable is set that nothing reads",
-        meaning="No release of Gloo or torch reads it; what it seems to promise has another mechanism.",
-        decided_by="the name",
+        title="a variable is set in vain",
+        meaning="The torch at hand does not read it (no release does, or a newer one), only something else "
+        "than Gloo reads it, or its value is none that counts. What it promises has another mechanism.",
+        decided_by="the name, looked for in the libraries of the installed torch; else a table of releases",
         seen_in=(LIVE, LOG, STATIC),
         remediation="Remove the variable and use the mechanism that works.",
         commands=("unset {name}",),
@@ -88,7 +89,7 @@ CAUSES = (
         id="transport-unsupported",
         group=Group.CONFIGURATION,
         title="GLOO_DEVICE_TRANSPORT asks for a transport this build lacks",
-        meaning="The official Linux wheel has TCP only.",
+        meaning="The official CPU wheel for Linux has TCP only, the CUDA wheels TCP and TCP_TLS.",
         decided_by="unsupported gloo device",
         seen_in=(LIVE, LOG),
         remediation="Remove the variable.",

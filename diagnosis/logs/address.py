@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import Dict, List, Tuple
 
-from diagnosis.environment import UNREAD, without_effect
 from diagnosis.logs.claims import (
     GAI_NAMES,
     PROXY_ADDRESS,
@@ -23,6 +22,7 @@ from diagnosis.logs.claims import (
 )
 from diagnosis.logs.facts import Fact, compiled
 from diagnosis.logs.kinds import FAILURES, RETRIED, Kind
+from diagnosis.variables import NEWEST_KNOWN, READ, UNREAD
 
 # An interface's name is at most 15 bytes without blanks and slashes (linux/if.h).
 _NAME = r"[A-Za-z0-9_.:@-]{1,15}"
@@ -243,10 +243,11 @@ def _unread(view: View) -> List[Claim]:
         Claim(
             id="env-no-effect",
             facts=(names[name],),
-            summary=f"no release of Gloo or torch reads {name}"
-            + (f"; what works: {works}" if name in UNREAD else f"; {works}"),
+            summary=f"no release of Gloo or torch up to {NEWEST_KNOWN} reads {name}"
+            + (f"; what works: {UNREAD[name].works}" if name in UNREAD else ""),
             tier=Tier.SIDE,
             fields={"name": name},
         )
-        for name, works in without_effect(dict.fromkeys(names, ""))
+        for name in sorted(names)
+        if name not in READ
     ]

@@ -103,7 +103,7 @@ NAMES: Dict[str, Tuple[Reports, Named]] = {
         env(healthy(), [2], GLOO_SOCKET_IFNAME="ens5, ens5"),
         [("ifname-syntax", "node:2")],
     ),
-    "a list of good names": (env(healthy(), [2], GLOO_SOCKET_IFNAME="ens5,ens5"), []),
+    "a list of good names": (env(healthy(), range(4), GLOO_SOCKET_IFNAME="ens5,ens5"), []),
     "lo on every node": (
         env(healthy(2), range(2), GLOO_SOCKET_IFNAME="lo"),
         [("ifname-loopback", "node:0"), ("ifname-loopback", "node:1")],

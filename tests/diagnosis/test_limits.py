@@ -36,7 +36,7 @@ def test_a_limit_below_the_least_that_a_job_needs(
     node: int, limit: int, environment: dict[str, str], expected: list[tuple[str, str]]
 ) -> None:
     """Below it every job fails, measured; above it nothing is said."""
-    rows = on_host(healthy(), [node], nofile_limit=limit, environment=environment)
+    rows = on_host(on_host(healthy(), range(4), environment=environment), [node], nofile_limit=limit)
     assert named(diagnose(rows)) == expected
 
 

@@ -123,7 +123,7 @@ def test_json_is_the_public_schema() -> None:
     document = json.loads(render.to_json(FAMOUS))
     assert list(document) == [
         *("schema_version", "verdict", "causes", "consequences", "candidates", "next_command", "unanswered"),
-        *("skipped", "exposed", "nodes", "pairs", "collective", "timings_s"),
+        *("skipped", "differences", "exposed", "nodes", "pairs", "collective", "timings_s"),
     ]
     assert document["verdict"] == "FAIL"
     (cause,) = document["causes"]

@@ -16,6 +16,7 @@ import pytest
 
 from cluster.ports import PortRange
 from probe import local
+from probe.versions import torch_version
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 CHECK = [sys.executable, "-m", "probe", "check", "--json", "--local"]
@@ -88,6 +89,10 @@ def test_a_variable_without_effect_is_named_locally() -> None:
     """The ranks keep GLOO_ variables of their shell, so what one machine can tell of them is told."""
     status, answer, _ = run_local("2", "--no-collective", GLOO_COMPRESSION="1")
     assert (status, named(answer)) == (0, [("env-no-effect", "cluster")])
+    assert (
+        f"torch {torch_version()} as it is installed here does not hold its name"
+        in answer["causes"][0]["summary"]
+    )
 
 
 @pytest.mark.lab
