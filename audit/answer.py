@@ -9,13 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from audit import baseline
+from audit import baseline, suggestion
 from audit.baseline import ReviewedException
 from audit.difference import Difference, Key, Meaning
 from audit.documents import Documents, Json
 from audit.drift import Drift, OurStack, find_drift, members_of
 from audit.members import Members
 from audit.render_drift import baseline_lines, drift_lines, tally
+from audit.what_if import Prediction
 from cluster.exposure import Exposed
 from cluster.ports import PortRange
 from cluster.serial import encode
@@ -23,6 +24,7 @@ from cluster.snapshot import ClusterSnapshot
 from diagnosis import render
 from diagnosis.report import SCHEMA_VERSION, Diagnosis, Verdict
 from diagnosis.static import StaticFindings, exposed_line, judge_rules
+from diagnosis.suggest import Suggestion
 
 NO_EXPECTATION = "drift: there is no stack of ours to compare with"
 
@@ -34,6 +36,8 @@ class Audit:
     fail_on: what is less grave does not fail the audit. accepted: differences that a reviewed exception
     lets be. baseline_problems: exceptions that expired or are stale. who: who made a difference, by its
     key; None = nobody asked. skipped: questions that were left out on purpose, and why.
+    what_if: what some changes do, of which this is the world after; None = it is what stands.
+    suggestions: rules for each profile; None = nobody asked.
     """
 
     findings: StaticFindings
@@ -43,6 +47,8 @@ class Audit:
     baseline_problems: tuple[str, ...] = ()
     who: Mapping[Key, Sequence[Json]] | None = None
     skipped: tuple[str, ...] = ()
+    what_if: Prediction | None = None
+    suggestions: tuple[Suggestion, ...] | None = None
 
     def with_baseline(self, exceptions: Sequence[ReviewedException], today: datetime.date) -> Audit:
         """The audit in which reviewed exceptions count."""
@@ -129,7 +135,17 @@ class Audit:
                 for item, exception in self.accepted
             ],
             "baseline_problems": list(self.baseline_problems),
+            **self._asked_for(),
         }
+
+    def _asked_for(self) -> Json:
+        """Members that are there only where `--what-if` or `--suggest` asked for them."""
+        found: Json = {}
+        if self.what_if is not None:
+            found["what_if"] = self.what_if.document(self.verdict)
+        if self.suggestions is not None:
+            found["suggest"] = [suggestion.document(item) for item in self.suggestions]
+        return found
 
     def _difference(self, item: Difference) -> Json:
         """who: the latest calls that may have made it; null where nobody asked, or could not."""
@@ -154,7 +170,10 @@ class Audit:
         text = render.to_terminal(diagnosis, said=self._headline())
         lines = drift_lines(self.differences, self.who or {})
         lines += baseline_lines(self.accepted, self.baseline_problems)
-        return text + ("\n" + "\n".join(lines) + "\n" if lines else "")
+        if self.suggestions is not None:
+            lines += suggestion.lines(self.suggestions)[0 if lines else 1 :]
+        before = "\n".join(self.what_if.lines()) + "\n" if self.what_if else ""
+        return before + text + ("\n" + "\n".join(lines) + "\n" if lines else "")
 
     def _headline(self) -> str:
         if self.differences:

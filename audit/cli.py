@@ -13,7 +13,8 @@ import sys
 import traceback
 from typing import TYPE_CHECKING, Any
 
-from audit.options import EXAMPLES, add_options
+from audit.conflicts import refuse_what_does_not_go_together
+from audit.options import EVERY_PROFILE, EXAMPLES, add_options
 from diagnosis.command_line import EXIT_UNKNOWN, EXIT_USAGE, CommandError, read_spec, write_json
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def _answered(options: argparse.Namespace) -> int:
         group_ids=tuple(options.security_group),
         instance_ids=tuple(options.instance_ids),
     )
-    _refuse_what_does_not_go_together(options, selection)
+    refuse_what_does_not_go_together(options, bool(selection))
     if options.watch is not None:
         return _watched(options, selection)
     found = _look(options, selection)
@@ -75,53 +76,12 @@ def _answered(options: argparse.Namespace) -> int:
     return found.exit_status
 
 
-def _refuse_what_does_not_go_together(options: argparse.Namespace, selection: Selection) -> None:
-    """Before anything is asked of an account.
-
-    Raises:
-        CommandError: names the options.
-    """
-    of_stack = {
-        "--who": options.who,
-        "--baseline": options.baseline,
-        "--record": options.record,
-        "--revert": options.revert,
-    }
-    used = [name for name, value in of_stack.items() if value]
-    told = ""
-    if selection and used:
-        told = f"{used[0]} goes with the deployed stack, not with --tag and its like"
-    elif not selection and (options.master_port or options.ephemeral_ports):
-        told = "--master-port and --ephemeral-ports go with --tag and its like: a stack of ours says its own"
-    elif options.snapshot is not None and (options.revert or options.who or options.watch is not None):
-        told = "--revert, --who and --watch look at an account, not at a folder"
-    elif options.record is not None and not (options.reason and options.expires):
-        told = "--record needs --reason and --expires: nobody reviews an exception without them"
-    elif options.yes and not options.revert:
-        told = "--yes answers --revert's question"
-    elif options.watch is not None and (options.revert or options.record or options.sarif or options.junit):
-        told = "--watch goes with --json and with the terminal's form alone"
-    if told:
-        raise CommandError(told, EXIT_USAGE)
-
-
 def _look(options: argparse.Namespace, selection: Selection) -> Audit:
     """One audit, with who and the reviewed exceptions where they were asked for."""
-    from audit.answer import attach, audit_stack
-    from audit.difference import Meaning
-    from cluster.ports import DEFAULT_EPHEMERAL_PORTS
-
     documents = _documents(options, selection)
+    found = _answer(options, selection, documents)
     if selection:
-        snapshot = documents.snapshot()
-        found = attach(
-            snapshot,
-            selection.members(snapshot),
-            master_port=options.master_port or DEFAULT_MASTER_PORT,
-            ephemeral=options.ephemeral_ports or DEFAULT_EPHEMERAL_PORTS,
-        )
-        return dataclasses.replace(found, fail_on=Meaning(options.fail_on))
-    found = audit_stack(documents, _our_stack(options, documents), fail_on=Meaning(options.fail_on))
+        return found
     if options.who:
         from audit.who import who_did_it
 
@@ -130,6 +90,40 @@ def _look(options: argparse.Namespace, selection: Selection) -> Audit:
     if options.baseline is not None:
         found = found.with_baseline(_exceptions(options), datetime.datetime.now(datetime.timezone.utc).date())
     return found
+
+
+def _answer(options: argparse.Namespace, selection: Selection, documents: Documents) -> Audit:
+    """What stands, or with --what-if the world after it; with --suggest rules for it.
+
+    Raises:
+        CommandError: a change cannot be made, or what it is about was not read.
+    """
+    from audit.difference import Meaning
+    from audit.question import Question
+    from cluster.ports import DEFAULT_EPHEMERAL_PORTS
+    from diagnosis.suggest_rules import Profile
+    from diagnosis.what_if import NotReadError
+    from diagnosis.what_if_words import ChangeError
+
+    fail_on = Meaning(options.fail_on)
+    if selection:
+        question = Question.of_selection(
+            documents,
+            selection,
+            master_port=options.master_port or DEFAULT_MASTER_PORT,
+            ephemeral=options.ephemeral_ports or DEFAULT_EPHEMERAL_PORTS,
+            fail_on=fail_on,
+        )
+    else:
+        question = Question.of_stack(documents, _our_stack(options, documents), fail_on=fail_on)
+    wanted = options.suggest
+    profiles = tuple(Profile) if wanted == EVERY_PROFILE else (Profile(wanted),) if wanted else ()
+    try:
+        return question.answer(documents, options.what_if, profiles)
+    except ChangeError as error:
+        raise CommandError(f"--what-if: {error}", EXIT_USAGE) from error
+    except NotReadError as error:
+        raise CommandError(f"--what-if: {error}") from error
 
 
 def _our_stack(options: argparse.Namespace, documents: Documents) -> OurStack:

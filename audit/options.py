@@ -11,9 +11,12 @@ from diagnosis.command_line import context_option
 
 if TYPE_CHECKING:
     from cluster.ports import PortRange
+    from diagnosis.what_if_words import Change
 
 LEVELS = ("cosmetic", "weakens", "opens-cluster", "breaks-new-connections-only", "breaks-mesh")
 DEFAULT_WATCH_S = 60
+PROFILES = ("all", "pinned", "efa")
+EVERY_PROFILE = "every"
 
 EXAMPLES = """\
 examples:
@@ -32,12 +35,25 @@ examples:
   fullmesh audit --snapshot DIR --tag Project=training --json
       a folder that was saved, or what aws ec2 describe-... printed as JSON
 
+  fullmesh audit --what-if 'revoke sg-0123 tcp 29500 from self'
+      would the mesh still be possible? See below for other changes
+  fullmesh audit --tag Project=training --suggest pinned
+      the rules that are needed and no more, as commands
+
+A CHANGE is one of (SOURCE: a group, a CIDR, a prefix list or self)
+  revoke|authorize SG [ingress|egress] PROTOCOL PORTS from|to SOURCE
+  revoke SG sgr-...
+  attach|detach SG to|from i-...|eni-...
+  allow|deny ACL NUMBER [ingress|egress] PROTOCOL PORTS from|to CIDR
+  delete ACL NUMBER ingress|egress
+
 DIR holds security-groups.json, network-acls.json, route-tables.json,
 subnets.json, network-interfaces.json, instances.json, vpcs.json and
 security-group-rules.json. What is absent or cut off makes the answer
 UNKNOWN as far as the answer needs it.
 
-exit status: 0 in sync (PASS), 1 drifted (FAIL), 2 usage, 3 could not look
+exit status: 0 in sync (PASS), 1 drifted (FAIL), 2 usage, 3 could not look;
+with --what-if that of the world after the changes
 """
 
 
@@ -51,6 +67,7 @@ def add_options(audit: argparse.ArgumentParser) -> None:
         "--iam-policy", action="store_true", help="print the policy that reading needs, and nothing else"
     )
     _add_answer(audit)
+    _add_questions(audit)
     _add_members(audit)
     _add_stack(audit)
 
@@ -75,6 +92,27 @@ def _add_answer(audit: argparse.ArgumentParser) -> None:
         const=DEFAULT_WATCH_S,
         metavar="SECONDS",
         help=f"look again and again (every {DEFAULT_WATCH_S} s) and say what changed",
+    )
+
+
+def _add_questions(audit: argparse.ArgumentParser) -> None:
+    group = audit.add_argument_group("what if", "nothing is changed in the account")
+    group.add_argument(
+        "--what-if",
+        action="append",
+        default=[],
+        type=_change,
+        metavar="CHANGE",
+        help="audit the world after this change, and say what it does; several are made in turn",
+    )
+    group.add_argument(
+        "--suggest",
+        nargs="?",
+        choices=(*PROFILES, EVERY_PROFILE),
+        const=EVERY_PROFILE,
+        metavar="PROFILE",
+        help=f"the tightest rules that keep the mesh, as commands: for {', '.join(PROFILES)} or "
+        f"{EVERY_PROFILE} one (default)",
     )
 
 
@@ -123,6 +161,15 @@ def _tag(text: str) -> tuple[str, str]:
     if not key or not separator:
         raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE, for example fullmesh:cluster=demo")
     return key, value
+
+
+def _change(text: str) -> Change:
+    from diagnosis.what_if_words import ChangeError, parse_change  # noqa: PLC0415 - not before it is needed
+
+    try:
+        return parse_change(text)
+    except ChangeError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _port(text: str) -> int:

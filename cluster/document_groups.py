@@ -33,19 +33,19 @@ def _confirmed(group: SecurityGroup, listed: Sequence[SecurityGroupRule], whole:
     if not listed:
         return group
     own = group.rules or ()
-    named = {_key(rule): rule.rule_id for rule in listed}
-    known = {_key(rule) for rule in own}
+    named = {rule_key(rule): rule.rule_id for rule in listed}
+    known = {rule_key(rule) for rule in own}
     rules = [
         dataclasses.replace(
-            rule, rule_id=named.get(_key(rule), ""), disputed=whole and _key(rule) not in named
+            rule, rule_id=named.get(rule_key(rule), ""), disputed=whole and rule_key(rule) not in named
         )
         for rule in own
     ]
-    rules += [dataclasses.replace(rule, disputed=True) for rule in listed if _key(rule) not in known]
+    rules += [dataclasses.replace(rule, disputed=True) for rule in listed if rule_key(rule) not in known]
     return dataclasses.replace(group, rules=tuple(rules))
 
 
-def _key(rule: SecurityGroupRule) -> Key:
+def rule_key(rule: SecurityGroupRule) -> Key:
     """What makes two rules one, however a document writes it."""
     ports = (rule.first, rule.last)
     if ports in ((None, None), (-1, -1), (0, 65535)):
