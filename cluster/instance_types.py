@@ -19,6 +19,22 @@ def family_of(instance_type: str) -> str:
     return found.group() if found else ""
 
 
+XEN_FAMILIES = frozenset(
+    ("c1", "c3", "c4", "cc2", "cr1", "d2", "f1", "g2", "g3", "g3s", "h1", "hs1",
+     "i2", "i3", "m1", "m2", "m3", "m4", "p2", "p3", "r3", "r4", "t1", "t2", "x1", "x1e")
+)  # fmt: skip
+"""What came before the Nitro System; nothing is added to it any more.
+
+docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-nitro-instances.html (its last section)
+"""
+
+
+def is_nitro(instance_type: str) -> bool:
+    """Whether the type stands on the Nitro System, as every later one and every bare metal one does."""
+    family, _, size = instance_type.partition(".")
+    return family not in XEN_FAMILIES or size.startswith("metal")
+
+
 def default_architecture(instance_type: str) -> Architecture:
     """The CPU of an instance type: a `g` after the generation's digit is Graviton."""
     family = instance_type.partition(".")[0]

@@ -10,7 +10,7 @@ import ipaddress
 from typing import TYPE_CHECKING, Iterator, List
 
 from cluster.clash import Clash
-from cluster.instance_types import EFA_TYPES_COMMAND, default_architecture, family_of
+from cluster.instance_types import EFA_TYPES_COMMAND, default_architecture, family_of, is_nitro
 from cluster.settings import (
     Capacity,
     NetworkKind,
@@ -33,6 +33,9 @@ SPREAD_MAX_NODES_PER_ZONE = 7
 PORTS_PER_RANK = 4
 """A group of ranks used about 2 ports a rank; twice that leaves room for a second group."""
 
+XEN_IDLE_TIMEOUT_S = 432_000
+"""After how long an instance of before the Nitro System forgets an idle TCP connection; it is fixed there."""
+
 DOCKER_DEFAULT = ipaddress.ip_network("172.17.0.0/16")
 
 
@@ -47,6 +50,7 @@ def cross_check(spec: ClusterSpec) -> List[Clash]:
         _one_reservation,
         _block,
         _efa,
+        _idle_timeout,
         _torch_source,
         _wheelhouse,
         addresses,
@@ -207,6 +211,18 @@ def _efa(spec: ClusterSpec) -> Iterator[Clash]:
             spec.subnets,
             "subnets lie in as many zones, and the traffic of an EFA does not cross zones",
             "set cluster.subnets=1, or cluster.port_profile=all",
+        )
+
+
+def _idle_timeout(spec: ClusterSpec) -> Iterator[Clash]:
+    """aws.amazon.com/about-aws/whats-new/2023/11/ec2-security-connection-tracking-idle-timeouts"""
+    if spec.conntrack_idle_timeout_s != XEN_IDLE_TIMEOUT_S and not is_nitro(spec.instance_type):
+        yield Clash(
+            ("conntrack_idle_timeout_s", "instance_type"),
+            spec.conntrack_idle_timeout_s,
+            f"s cannot be set on {spec.instance_type}, which is older than the Nitro System and forgets an "
+            f"idle connection after {XEN_IDLE_TIMEOUT_S} s",
+            f"set cluster.conntrack_idle_timeout_s={XEN_IDLE_TIMEOUT_S}, or choose e.g. c7i.xlarge",
         )
 
 

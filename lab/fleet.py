@@ -259,17 +259,24 @@ class Fleet:
             self._say("the firewall follows a change")
 
     def _publish(self, snapshot: ClusterSnapshot, instances: Mapping[str, Document]) -> None:
-        facts = [
-            facts_of(
-                instances[key],
-                snapshot,
-                region=self._directory.region,
-                user_data=self._user_data[key],
-                profile=self._profiles.get(key),
-                credentials=self._credentials.get(key),
-            )
-            for key in sorted(self._nodes)
-        ]
+        known = {item.instance_id: item for item in self._directory.instances}
+        facts = []
+        for key in sorted(self._nodes):
+            try:
+                found = facts_of(
+                    instances[key],
+                    snapshot,
+                    region=self._directory.region,
+                    user_data=self._user_data[key],
+                    profile=self._profiles.get(key),
+                    credentials=self._credentials.get(key),
+                )
+            except FactsError as error:
+                # Documents are read one after another: while a stack is deleted, a node's subnet may
+                # be gone from one although the node was still in the one before. A later round ends it.
+                self._say(f"{key}: {error}")
+                found = known[key]
+            facts.append(found)
         directory = replace(
             self._directory,
             vpc_cidrs=tuple(self._routed_ranges(snapshot, instances)),

@@ -54,10 +54,11 @@ def _storage_unreachable(place: Place, error: BoardError, own: Optional[NodeRepo
     from diagnosis.causes import finding  # noqa: PLC0415 - the catalogue, only where it is needed
 
     bucket = place.config.bucket if place.config else ""
+    code = getattr(error.__cause__, "code", "")  # of an AwsError: the one word that tells most
     cause = finding(
         "storage-unreachable",
         f"node:{_rank(place, own)}",
-        summary=f"{_named(place)} cannot use s3://{bucket}",
+        summary=f"{_named(place)} cannot use s3://{bucket}{f' ({code})' if code else ''}",
         evidence=(f"{place.member_id}: {error}",),
         fields={"bucket": bucket, "instance_id": place.member_id},
     )

@@ -14,9 +14,10 @@ from cluster.keys import SIGNAL_UNIQUE_ID
 from probe.credentials import CredentialChain
 from probe.endpoints import Endpoint
 from probe.signing import encode_path, encode_query
-from probe.transport import CredentialSource, Request, Response, RetryPolicy, Transport
+from probe.transport import AwsError, CredentialSource, Request, Response, RetryPolicy, Transport
 
 SIGNAL_DATA_BYTES = 4096  # CloudFormation's limit
+LISTING = ("Key", "EncodingType", "IsTruncated", "NextContinuationToken")
 FORM = {"Content-Type": "application/x-www-form-urlencoded; charset=utf-8"}
 
 
@@ -53,7 +54,7 @@ class S3Client:
         return self._transport.clock_offset_s
 
     def put_object(self, key: str, body: bytes, content_type: str = "application/json") -> None:
-        self._transport.call(
+        self._object(
             Request(
                 operation="PutObject",
                 permission=f"s3:PutObject on {self.bucket}/{key}",
@@ -66,7 +67,7 @@ class S3Client:
 
     def get_object(self, key: str) -> bytes:
         """Raises AwsError `NoSuchKey`: there is none (or, without s3:ListBucket, `AccessDenied`)."""
-        return self._transport.call(
+        return self._object(
             Request(
                 operation="GetObject",
                 permission=f"s3:GetObject on {self.bucket}/{key}",
@@ -74,6 +75,13 @@ class S3Client:
                 path=self._prefix + encode_path(key),
             )
         ).body
+
+    def _object(self, request: Request) -> Response:
+        """An answer about an object, which has an ETag, or it is not S3's."""
+        response = self._transport.call(request)
+        if not any(name.lower() == "etag" for name in response.headers):
+            raise _not_s3(request.operation, response, "it has no ETag")
+        return response
 
     def list_keys(self, prefix: str) -> List[str]:
         """Every key below `prefix`, in the order S3 gives: by bytes."""
@@ -92,15 +100,35 @@ class S3Client:
                     query=encode_query(query),
                 )
             )
-            fields = xml_texts(response.body, ("Key", "EncodingType", "IsTruncated", "NextContinuationToken"))
+            try:
+                fields = xml_texts(response.body, LISTING)
+            except SyntaxError:  # as in `xml_error`
+                fields = {}
+            if "IsTruncated" not in fields:
+                raise _not_s3("ListObjectsV2", response, "it is no listing")
             encoded = fields.get("EncodingType") == ["url"]
             keys += [unquote_plus(key) if encoded else key for key in fields.get("Key", [])]
             if fields.get("IsTruncated") != ["true"]:
                 return keys
-            (token,) = fields["NextContinuationToken"]
+            token = "".join(fields.get("NextContinuationToken", []))
+            if not token:
+                raise _not_s3("ListObjectsV2", response, "it is cut short and has no token for the rest")
 
     def close(self) -> None:
         self._transport.close()
+
+
+def _not_s3(operation: str, response: Response, why: str) -> AwsError:
+    """A page of a proxy or captive portal has status 200, too, and would pass for an empty bucket."""
+    begins = " ".join(response.body[:120].decode(errors="replace").split())
+    return AwsError(
+        service="s3",
+        operation=operation,
+        code="NotS3",
+        status=response.status,
+        message=f"something else answered in the place of S3: {why}, and begins with {begins[:60]!r}",
+        next_step="check for a proxy or a captive portal on the way, and AWS_ENDPOINT_URL_S3 on this node",
+    )
 
 
 def signal(

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import time
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from cluster.node_config import NodeConfig
 from cluster.snapshot import ClusterSnapshot
@@ -85,22 +86,21 @@ class AwsPublisher:
 
         alone: it speaks for this node only, so it is no figure of the cluster and goes to the log.
         """
-        errors: List[str] = []
         config = self._config
+        work: List[Callable[[], None]] = []
         if config.metric_namespace and not alone:
-            try:
-                put_metric_data(
+            work.append(
+                lambda: put_metric_data(
                     namespace=config.metric_namespace,
                     metrics=metrics(diagnosis, config.cluster, config.nodes),
                     region=config.region,
                     credentials=self._credentials,
                     policy=POLICY,
                 )
-            except AwsError as error:
-                errors.append(str(error))
+            )
         if config.log_group:
-            try:
-                put_log_event(
+            work.append(
+                lambda: put_log_event(
                     log_group=config.log_group,
                     log_stream=LOG_STREAM,
                     message=json.dumps(log_event(diagnosis, run), separators=(",", ":")),
@@ -109,9 +109,19 @@ class AwsPublisher:
                     credentials=self._credentials,
                     policy=POLICY,
                 )
-            except AwsError as error:
-                errors.append(str(error))
-        return tuple(errors)
+            )
+        # Side by side: without a way to CloudWatch the node waits once, not twice.
+        with ThreadPoolExecutor(max_workers=2) as pool:
+            return tuple(text for text in pool.map(_attempt, work) if text)
+
+
+def _attempt(work: Callable[[], None]) -> str:
+    """Blank, or what AWS refused."""
+    try:
+        work()
+    except AwsError as error:
+        return str(error)
+    return ""
 
 
 def is_broken(pair: PairVerdict) -> bool:

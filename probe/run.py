@@ -20,7 +20,7 @@ from diagnosis.report import (
     Verdict,
 )
 from probe.alone import without_meeting
-from probe.board import BoardError
+from probe.board import BoardContentError, BoardError
 from probe.contact import read_contacts
 from probe.counters import CounterWatch
 from probe.members import Member
@@ -213,7 +213,10 @@ def _meet(bench: Bench, clock: StageClock) -> Tuple[Member, ...]:
     listing, met = bench.waiter.until(enough, clock.deadline - clock.rows_patience_s)
     if not met:
         bench.say(f"the deadline passed with {shown} of {place.nodes} members registered")
-    return listing.members()
+    members = listing.members()
+    if all(member.member_id != place.member_id for member in members):
+        raise BoardContentError(f"it lists {len(members)} members, but not this one, which has registered")
+    return members
 
 
 def await_verdict(bench: Bench, stage: str) -> Diagnosis:

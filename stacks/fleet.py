@@ -10,6 +10,7 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
+from cluster.instance_types import is_nitro
 from cluster.keys import CLUSTER_TAG
 from cluster.spec import Capacity, ClusterSpec, NetworkKind, Placement, PortProfile
 from stacks.accepted import accept, accept_wildcards
@@ -184,6 +185,8 @@ class Fleet(Construct):
                         ec2.CfnLaunchTemplate.ConnectionTrackingSpecificationProperty(
                             tcp_established_timeout=spec.conntrack_idle_timeout_s
                         )
+                        if is_nitro(spec.instance_type)
+                        else None  # it cannot be set there, and is what we want
                     ),
                 )
             ],

@@ -16,11 +16,10 @@ from constructs import Construct
 
 from cluster.spec import ClusterSpec, NetworkKind
 from stacks.default_group import ClosedDefaultGroup
+from stacks.existing_vpc import look_up
 from stacks.flow_logs import log_rejected
 
 _OWN_ACCOUNT = {"StringEquals": {"aws:PrincipalAccount": cdk.Aws.ACCOUNT_ID}}
-
-NOT_LOOKED_UP_CIDR = "10.0.0.0/16"
 
 # In a VPC without internet each of these costs by the hour, so each has its reason. Key: the
 # endpoint's service; value: the prefix of its actions in IAM, which is another name for CloudWatch
@@ -62,30 +61,15 @@ class Network(Construct):
             log_rejected(self, watched, flow_logs, _name(self, "rejected"))
 
     def _use(self, spec: ClusterSpec) -> None:
-        """Take an existing VPC: the CLI looks it up once and keeps the answer in cdk.context.json."""
-        vpc = ec2.Vpc.from_lookup(self, "Existing", vpc_id=spec.vpc_id)
-        selected = vpc.select_subnets(
-            subnet_type={
-                NetworkKind.PUBLIC: ec2.SubnetType.PUBLIC,
-                NetworkKind.PRIVATE: ec2.SubnetType.PRIVATE_WITH_EGRESS,
-                NetworkKind.ISOLATED: ec2.SubnetType.PRIVATE_ISOLATED,
-            }[spec.network],
-            availability_zones=list(spec.zones) or None,
-            one_per_az=True,
-        )
-        if len(selected.subnets) < spec.subnets:
-            where = f" among {spec.availability_zone}" if spec.zones else ""
-            raise ValueError(
-                f"cluster.vpc_id: {spec.vpc_id} has {spec.network.value} subnets in {len(selected.subnets)} "
-                f"zones{where}, {spec.subnets} needed; set cluster.network or "
-                "cluster.availability_zone to what it has, or leave cluster.vpc_id out"
+        """Take an existing VPC as it is: nothing in it is made or changed."""
+        found = look_up(self, spec)
+        self.vpc_id, self.cidr = spec.vpc_id, found.cidr
+        self.subnet_ids, self.zone = found.subnet_ids, found.zone
+        if spec.network is NetworkKind.ISOLATED:
+            cdk.Annotations.of(self).add_info(
+                f"{spec.vpc_id} must have what isolated members reach AWS by: a gateway endpoint for s3 and "
+                f"interface endpoints with private DNS for {', '.join(ISOLATED_ENDPOINTS)}"
             )
-        subnets = selected.subnets[: spec.subnets]
-        self.vpc_id = spec.vpc_id
-        # Before the look-up CDK stands in a range that is none; the CLI synthesises again after it.
-        self.cidr = vpc.vpc_cidr_block if vpc.vpc_id == spec.vpc_id else NOT_LOOKED_UP_CIDR
-        self.subnet_ids = [subnet.subnet_id for subnet in subnets]
-        self.zone = subnets[0].availability_zone
 
     def _make(self, spec: ClusterSpec, functions: str) -> None:
         self.cidr = spec.vpc_cidr
@@ -242,7 +226,8 @@ class Network(Construct):
                     self,
                     f"Endpoint-{service}",
                     vpc_id=self.vpc_id,
-                    service_name=f"com.amazonaws.{cdk.Aws.REGION}.{service}",
+                    # CDK knows where China's regions call a service by another name (cn.com.amazonaws...).
+                    service_name=ec2.InterfaceVpcEndpointAwsService(service).name,
                     vpc_endpoint_type="Interface",
                     private_dns_enabled=True,
                     subnet_ids=self.subnet_ids[:1],  # one address a zone is the limit and enough

@@ -55,7 +55,7 @@ def render_user_data(config: NodeConfig, *, asset_bucket: str, asset_key: str) -
 
 
 def packed_fetch() -> str:
-    """userdata/fetch.py and what it imports, as one runnable archive, in base64.
+    """userdata/fetch.py and what it imports, as one runnable archive, in base85: user data is short of room.
 
     The archive itself is not compressed and bzip2's output has not changed since 2000, whereas
     deflate's differs between zlib and its drop-in replacements.
@@ -66,7 +66,7 @@ def packed_fetch() -> str:
             entry = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
             entry.create_system = 3  # unix, also when packed elsewhere
             file.writestr(entry, (ROOT / source).read_bytes())
-    return base64.b64encode(bz2.compress(archive.getvalue())).decode()
+    return base64.b85encode(bz2.compress(archive.getvalue())).decode()
 
 
 def _wrapped(text: str, width: int = 100) -> list[str]:

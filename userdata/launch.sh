@@ -114,7 +114,8 @@ FETCH
 run python need_python
 run unpack-fetch python3 -c '
 import base64, bz2, sys
-open(sys.argv[2], "wb").write(bz2.decompress(base64.b64decode(open(sys.argv[1]).read())))
+packed = "".join(open(sys.argv[1]).read().split())
+open(sys.argv[2], "wb").write(bz2.decompress(base64.b85decode(packed)))
 ' "$RUN_DIR/fetch.txt" "$RUN_DIR/fetch.pyz"
 run fetch fetch_asset
 run unpack python3 -m zipfile -e "$RUN_DIR/asset.zip" "$HOME_DIR"

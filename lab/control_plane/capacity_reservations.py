@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lab.control_plane import backend, capacity
+from lab.control_plane.launch_spec import LaunchSpec
 from lab.control_plane.registration import register_ec2_action
 from lab.control_plane.wire import (
     ApiError,
@@ -63,6 +64,36 @@ def create(properties: Record) -> Record:
             for tag in specification.get("Tags") or specification.get("Tag") or []
         ]
     return record
+
+
+def claim(spec: LaunchSpec, zone: str) -> None:
+    """Raise EC2's refusal where the reservation that a launch targets has no room for one more instance.
+
+    The lab sells no capacity blocks, so no reservation of its is one.
+
+    Raises:
+        ApiError: there is none of that id, it is not active, does not fit, or is used up.
+    """
+    if not spec.capacity_reservation_id:
+        return
+    record = _find(spec.capacity_reservation_id)
+    named = f"The capacity reservation '{record['CapacityReservationId']}'"
+    if spec.market_type == "capacity-block":
+        raise ApiError("InvalidParameterValue", f"{named} is not a Capacity Block.")
+    if record["State"] != "active":
+        raise ApiError("InvalidCapacityReservationState", f"{named} is {record['State']}, not active.")
+    for name, wanted in (("InstanceType", spec.instance_type), ("AvailabilityZone", zone)):
+        if record[name] != wanted:
+            raise ApiError("InvalidParameterValue", f"{named} is of {name} {record[name]}, not {wanted}.")
+    own_group = record["PlacementGroupArn"].rpartition("/")[2]
+    if own_group and own_group != spec.placement_group:
+        raise ApiError("InvalidParameterValue", f"{named} stands in the placement group '{own_group}'.")
+    if _used(record) >= record["TotalInstanceCount"]:
+        raise ApiError(
+            "ReservationCapacityExceeded",
+            "The targeted Capacity Reservation does not have enough available instance capacity to fulfill "
+            "your request.",
+        )
 
 
 def resize(reservation_id: str, count: int) -> Record:

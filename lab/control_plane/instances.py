@@ -12,7 +12,7 @@ import secrets
 import time
 from typing import Any
 
-from lab.control_plane import backend, capacity, refusals
+from lab.control_plane import backend, capacity, capacity_reservations, refusals
 from lab.control_plane.launch_spec import InterfaceSpec, LaunchSpec
 from lab.control_plane.wire import ApiError, new_id
 
@@ -46,6 +46,7 @@ def launch(spec: LaunchSpec, count: int = 1, reservation_id: str = "") -> list[R
 def _launch_one(spec: LaunchSpec, index: int, reservation_id: str) -> Record:
     subnet = _subnet(spec.subnet_id)
     zone = subnet["AvailabilityZone"]
+    capacity_reservations.claim(spec, zone)
     capacity.claim(spec.instance_type, zone)
     instance_id = new_id("i")
     now = backend.now_iso()

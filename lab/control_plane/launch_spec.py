@@ -64,6 +64,7 @@ class LaunchSpec:
     instance_profile: Data = field(default_factory=dict)
     metadata_options: Data = field(default_factory=dict)
     capacity_reservation_id: str = ""
+    market_type: str = ""
     detailed_monitoring: bool = False
     tags: tuple[tuple[str, str], ...] = ()
     volume_tags: tuple[tuple[str, str], ...] = ()
@@ -160,8 +161,7 @@ def launch_spec(data: Data, *, subnet_id: str, extra_tags: dict[str, str] | None
         )
     own_subnet = next((item["SubnetId"] for item in interfaces if item.get("SubnetId")), "")
     placement = data.get("Placement") or {}
-    market = data.get("CapacityReservationSpecification") or {}
-    target = market.get("CapacityReservationTarget") or {}
+    target = (data.get("CapacityReservationSpecification") or {}).get("CapacityReservationTarget") or {}
     tags = {**_tags_for(data, "instance"), **(extra_tags or {})}
     return LaunchSpec(
         image_id=data.get("ImageId", ""),
@@ -175,6 +175,7 @@ def launch_spec(data: Data, *, subnet_id: str, extra_tags: dict[str, str] | None
         instance_profile=data.get("IamInstanceProfile") or {},
         metadata_options=data.get("MetadataOptions") or {},
         capacity_reservation_id=target.get("CapacityReservationId", ""),
+        market_type=(data.get("InstanceMarketOptions") or {}).get("MarketType", ""),
         detailed_monitoring=is_true((data.get("Monitoring") or {}).get("Enabled", False)),
         tags=tuple(tags.items()),
         volume_tags=tuple(_tags_for(data, "volume").items()),

@@ -31,9 +31,9 @@ TRANSIENT = re.compile(
 # These come back the same however often it retries.
 FATAL = re.compile(
     r"VcpuLimitExceeded|InstanceLimitExceeded|vCPU (capacity|limit)|does not exist|not supported|Unsupported|"
-    r"Client\.\w+|InvalidParameter|InvalidAMIID|InvalidKMSKey|AccessDenied|Access denied|not authorized|"
-    r"UnauthorizedOperation|OptInRequired|PendingVerification|placement group|InvalidPlacementGroup|"
-    r"not a valid|exceeds? the",
+    r"Client\.\w+|InvalidParameter|InvalidAMIID|InvalidKMSKey|InvalidCapacityReservation|AccessDenied|"
+    r"Access denied|not authorized|UnauthorizedOperation|OptInRequired|PendingVerification|placement group|"
+    r"InvalidPlacementGroup|not a Capacity Block|not a valid|exceeds? the",
     re.IGNORECASE,
 )
 

@@ -120,6 +120,12 @@ def test_a_value_out_of_range_is_named_with_what_is_allowed(context: Dict[str, A
             "c7i.xlarge, or set cluster.placement=none",
         ),
         (
+            {"instance_type": "p3.16xlarge", "conntrack_idle_timeout_s": 350},
+            "cluster.conntrack_idle_timeout_s: 350 s cannot be set on p3.16xlarge, which is older than the "
+            "Nitro System and forgets an idle connection after 432000 s; set "
+            "cluster.conntrack_idle_timeout_s=432000, or choose e.g. c7i.xlarge",
+        ),
+        (
             {"subnets": 2},
             "cluster.subnets: 2 subnets lie in 2 zones, but a cluster placement group has one zone; set "
             "cluster.subnets=1, or cluster.placement=spread or none",
@@ -258,6 +264,9 @@ def test_what_may_not_be_combined_is_refused(context: Dict[str, Any], line: str)
     "context",
     [
         {"instance_type": "t4g.small", "placement": "none"},
+        {"instance_type": "p3.16xlarge"},
+        {"instance_type": "i3.metal", "conntrack_idle_timeout_s": 350},
+        {"instance_type": "p3dn.24xlarge", "conntrack_idle_timeout_s": 350},
         {"subnets": 2, "placement": "spread", "nodes": 14},
         {"network": "isolated", "torch_source": "image", "ami_id": "ami-0123456789abcdef0"},
         {"network": "isolated", "torch_source": "wheelhouse", "wheelhouse_path": "wheels"},

@@ -230,6 +230,52 @@ def test_a_capacity_reservation_is_atomic(plane: Plane, ec2: Any) -> None:
     )
 
 
+RESERVED_TYPE = "c6i.xlarge"
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "message"),
+    [
+        ({}, "ReservationCapacityExceeded", "does not have enough available instance capacity"),
+        ({"instance_type": "c6i.2xlarge"}, "InvalidParameterValue", "is of InstanceType c6i.xlarge"),
+        (
+            {"InstanceMarketOptions": {"MarketType": "capacity-block"}},
+            "InvalidParameterValue",
+            "is not a Capacity Block",
+        ),
+        ({"target": "cr-00000000000000000"}, "InvalidCapacityReservationId.NotFound", "does not exist"),
+    ],
+    ids=["used-up", "another-type", "no-block", "none"],
+)
+def test_a_launch_into_a_reservation_is_refused_as_by_ec2(
+    ec2: Any, network: Network, given: dict[str, Any], code: str, message: str
+) -> None:
+    """A targeted reservation of one instance takes one, of its own type, and is no capacity block."""
+    made = ec2.create_capacity_reservation(
+        InstanceType=RESERVED_TYPE,
+        InstancePlatform="Linux/UNIX",
+        AvailabilityZone="us-east-1a",
+        InstanceCount=1,
+        InstanceMatchCriteria="targeted",
+    )["CapacityReservation"]["CapacityReservationId"]
+
+    def launch(instance_type: str = RESERVED_TYPE, target: str = made, **more: Any) -> None:
+        ec2.run_instances(
+            ImageId="ami-0123456789abcdef0",
+            InstanceType=instance_type,
+            MinCount=1,
+            MaxCount=1,
+            SubnetId=network.subnet,
+            CapacityReservationSpecification={"CapacityReservationTarget": {"CapacityReservationId": target}},
+            **more,
+        )
+
+    launch()
+    refused, said = refusal(lambda: launch(**given))
+    assert refused == code
+    assert message in said
+
+
 def test_a_rule_is_revoked_whatever_its_description(ec2: Any, network: Network) -> None:
     """A permission without the description takes the described rule away."""
     ec2.authorize_security_group_ingress(

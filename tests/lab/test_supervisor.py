@@ -102,6 +102,16 @@ def test_whole_life_of_a_lab(lab: Lab) -> None:
     wait_until(lambda: [n.address for n in lab.state().nodes] == [second.address], lab.logs)
     assert not Path(f"/proc/{first.pid}").exists()
 
+    # a look that falls between two steps of a deletion: the subnet is gone, and its instance not yet
+    (subnet,) = lab.ec2.describe_subnets(Filters=[{"Name": "cidr-block", "Values": ["10.42.0.0/20"]}])[
+        "Subnets"
+    ]
+    lab.ec2.delete_subnet(SubnetId=subnet["SubnetId"])
+    wait_until(lambda: f"{second.instance_id}: its subnet {subnet['SubnetId']}" in lab.logs(), lab.logs)
+    assert [n.address for n in lab.state().nodes] == [second.address]
+    lab.ec2.terminate_instances(InstanceIds=[second.instance_id])
+    wait_until(lambda: lab.state().nodes == (), lab.logs)
+
     # the end
     os.kill(lab.caller.pid, signal.SIGKILL)
     lab.caller.wait(timeout=20)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -56,6 +57,28 @@ def test_what_is_missing_is_named(bucket: str) -> None:
         S3Client(bucket="no-such-bucket-here", region=REGION).list_keys("rows/")
     assert (no_key.value.code, no_bucket.value.code) == ("NoSuchKey", "NoSuchBucket")
     assert "deploy the evidence stack" in no_bucket.value.next_step
+
+
+PORTAL = b"<html><body>Welcome to our network</body></html>"
+
+
+@pytest.mark.parametrize("call", ["put", "get", "list", "list-cut-short"])
+def test_what_is_not_s3_is_not_taken_for_it(monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    """A portal's page with status 200 is neither a written row nor an empty bucket."""
+    page = PORTAL
+    if call == "list-cut-short":
+        page = b"<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>"
+    with answering(lambda *_: Answer(body=page)) as (url, asked):
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", url)
+        s3 = S3Client(bucket="rows", region=REGION, credentials=lambda _: KEYS)
+        calls: dict[str, Callable[[], object]] = {
+            "put": lambda: s3.put_object("k", b"row"),
+            "get": lambda: s3.get_object("k"),
+        }
+        with pytest.raises(AwsError) as caught:
+            calls.get(call, lambda: s3.list_keys("rows/"))()
+    assert (caught.value.code, caught.value.status, len(asked)) == ("NotS3", 200, 1)
+    assert "check for a proxy or a captive portal" in caught.value.next_step
 
 
 def test_a_bucket_is_part_of_the_host_name_on_aws(monkeypatch: pytest.MonkeyPatch) -> None:

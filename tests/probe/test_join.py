@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import threading
 import time
@@ -21,6 +22,7 @@ from probe.periodic import Due
 from probe.place import Place, Wish, left_out
 from probe.rows import dump
 from probe.run import bench_for, prove_mesh
+from probe.transport import AwsError
 
 CONFIG = NodeConfig(
     cluster="demo", run="r1", nodes=2, master_port=29500, region="eu-central-1", bucket="b", role_id="AROA"
@@ -199,11 +201,24 @@ def test_files_that_cannot_be_written_are_no_pass(world: World) -> None:
 def test_storage_is_one_nodes_cause_and_not_posted(world: World) -> None:
     """A bucket that one node cannot reach is named at that node, and is not the cluster's verdict."""
     bench = bench_for(world.place("i-2", Wish(run="x")), world.said.append, signals=False)
-    found = without_meeting(bench, "mesh", BoardError("s3 ListObjectsV2 failed: Unreachable"), None)
+    error = BoardError("s3 ListObjectsV2 failed: Unreachable")
+    error.__cause__ = AwsError(
+        service="s3", operation="ListObjectsV2", code="Unreachable", status=None, message="", next_step=""
+    )
+    found = without_meeting(bench, "mesh", error, None)
     assert [(item.id, item.subject) for item in found.causes] == [("storage-unreachable", "node:i-2")]
     assert found.causes[0].evidence == ("i-2: s3 ListObjectsV2 failed: Unreachable",)
     assert "(i-2, 127.0.0.53)" in found.causes[0].summary
+    assert found.causes[0].summary.endswith(" (Unreachable)")
     assert bench.place.board.names() == ()
+
+
+def test_a_registration_that_is_not_listed_is_told(world: World) -> None:
+    """A place that takes what is posted and lists something else proves nothing, and is no crash."""
+    place = dataclasses.replace(world.place("i-2", Wish(run="z")), member_id="i-9", nodes=1)
+    found = prove_mesh(bench_for(place, world.said.append, signals=False), {})
+    assert (found.verdict, found.causes, found.candidates) == (Verdict.UNKNOWN, (), ())
+    assert "it lists 1 members, but not this one, which has registered" in found.unanswered[0]
 
 
 def test_what_does_not_read_is_unknown_and_no_cause(world: World) -> None:

@@ -51,6 +51,7 @@ def failed(reason: str) -> dict[str, Any]:
         NO_QUOTA,
         "The image id '[ami-0123456789abcdef0]' does not exist. Launching EC2 instance failed.",
         "Client.InternalError: Client error on launch",
+        "The capacity reservation 'cr-0123456789abcdef0' is not a Capacity Block. Launch failed.",
         "You are not authorized to perform this operation.",
         "The requested configuration is currently not supported. Please check the documentation.",
     ],

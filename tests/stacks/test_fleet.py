@@ -76,6 +76,12 @@ def test_instances_are_hardened(shape: Synthesis) -> None:
     assert "SubnetId" not in interface
 
 
+def test_what_only_nitro_takes_is_not_asked_of_an_older_type() -> None:
+    """EC2 lets the idle time-out of tracked connections be set on Nitro types only."""
+    (interface,) = synthesise(cluster__instance_type="p3.16xlarge").launch_data["NetworkInterfaces"]
+    assert "ConnectionTrackingSpecification" not in interface
+
+
 @pytest.mark.parametrize(
     ("shape", "expected"),
     [

@@ -198,32 +198,84 @@ def test_an_existing_vpc_is_used_and_not_changed() -> None:
     assert found.one("AWS::EC2::FlowLog")["ResourceType"] == "Subnet"
 
 
-def test_two_subnets_of_an_existing_vpc_lie_in_two_zones(tmp_path: Path) -> None:
-    """A VPC may have several subnets in a zone: one of each zone is taken, of the named zones if named."""
-    vpc_id = "vpc-0123456789abcdef0"
+def test_services_have_the_names_of_their_region(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """China's regions call some services otherwise; an endpoint under the usual name cannot be made there."""
+    application = new_app(tmp_path, cluster__network="isolated", cluster__torch_source="image")
+    monkeypatch.setenv("CDK_DEFAULT_REGION", "cn-north-1")
+    app.build(application)
+    application.synth()
+    template = json.loads((tmp_path / "fullmesh.template.json").read_text(encoding="utf-8"))
+    names = [
+        resource["Properties"]["ServiceName"]
+        for resource in template["Resources"].values()
+        if resource["Type"] == "AWS::EC2::VPCEndpoint"
+        and resource["Properties"]["VpcEndpointType"] == "Interface"
+    ]
+    assert sorted(names) == [
+        "cn.com.amazonaws.cn-north-1.ec2",
+        "cn.com.amazonaws.cn-north-1.monitoring",
+        "com.amazonaws.cn-north-1.logs",
+        "com.amazonaws.cn-north-1.ssm",
+        "com.amazonaws.cn-north-1.ssmmessages",
+    ]
+
+
+def looked_up(vpc_id: str, public: dict[str, str]) -> dict[str, Any]:
+    """What the CLI keeps of a VPC that has public subnets alone (id -> zone)."""
     key = (
         f"vpc-provider:account={ACCOUNT}:filter.vpc-id={vpc_id}:region={REGION}:returnAsymmetricSubnets=true"
     )
-    zones = {
-        "subnet-1": "us-east-1a",
-        "subnet-2": "us-east-1a",
-        "subnet-3": "us-east-1b",
-        "subnet-4": "us-east-1c",
-    }
     subnets = [
         {"subnetId": name, "cidr": f"10.0.{index}.0/24", "availabilityZone": zone, "routeTableId": "rtb-1"}
-        for index, (name, zone) in enumerate(zones.items())
+        for index, (name, zone) in enumerate(public.items())
     ]
-    groups = [{"name": "Public", "type": "Public", "subnets": subnets}]
-    known = {
+    return {
         key: {
             "vpcId": vpc_id,
             "vpcCidrBlock": "10.0.0.0/16",
             "ownerAccountId": ACCOUNT,
             "availabilityZones": [],
-            "subnetGroups": groups,
+            "subnetGroups": [{"name": "Public", "type": "Public", "subnets": subnets}],
         }
     }
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"cluster__network": "isolated", "cluster__torch_source": "image"},
+        {"cluster__availability_zone": "us-east-1c"},
+    ],
+)
+def test_a_vpc_that_nobody_looked_up_is_asked_of_the_cli(given: dict[str, Any]) -> None:
+    """Whatever is wanted of it: a synthesis that failed here would never come to the look-up."""
+    found = synthesise(cluster__vpc_id="vpc-0123456789abcdef0", **given)
+    manifest = json.loads((found.folder / "manifest.json").read_text(encoding="utf-8"))
+    assert [item["provider"] for item in manifest["missing"]] == ["vpc-provider"]
+
+
+def test_a_vpc_without_such_subnets_is_refused_with_what_it_has(tmp_path: Path) -> None:
+    """The error names the kinds of subnets that the VPC has, and where."""
+    vpc_id = "vpc-0123456789abcdef0"
+    known = looked_up(vpc_id, {"subnet-1": "us-east-1a", "subnet-2": "us-east-1b"})
+    application = new_app(tmp_path, cluster__vpc_id=vpc_id, cluster__network="private", **known)
+    with pytest.raises(ValueError, match="has private subnets in 0 zones, 1 needed") as caught:
+        app.build(application)
+    assert "(it has public: us-east-1a, us-east-1b; private: none; isolated: none)" in str(caught.value)
+
+
+def test_two_subnets_of_an_existing_vpc_lie_in_two_zones(tmp_path: Path) -> None:
+    """A VPC may have several subnets in a zone: one of each zone is taken, of the named zones if named."""
+    vpc_id = "vpc-0123456789abcdef0"
+    known = looked_up(
+        vpc_id,
+        {
+            "subnet-1": "us-east-1a",
+            "subnet-2": "us-east-1a",
+            "subnet-3": "us-east-1b",
+            "subnet-4": "us-east-1c",
+        },
+    )
 
     def taken(folder: str, **more: str) -> Any:
         application = new_app(

@@ -66,7 +66,7 @@ def test_the_configuration_arrives_as_it_was() -> None:
 
 def test_the_packed_fetch_is_the_repositorys_own_files() -> None:
     """Unpacked, the archive holds the files byte for byte: there is no second copy to keep."""
-    packed = bz2.decompress(base64.b64decode(heredoc(rendered(), "FETCH")))
+    packed = bz2.decompress(base64.b85decode("".join(heredoc(rendered(), "FETCH").split())))
     with zipfile.ZipFile(io.BytesIO(packed)) as archive:
         held = {name: archive.read(name) for name in archive.namelist()}
     assert held == {name: (ROOT / source).read_bytes() for name, source in FETCH_PARTS.items()}
@@ -75,7 +75,7 @@ def test_the_packed_fetch_is_the_repositorys_own_files() -> None:
 
 def test_the_packed_fetch_runs_alone(tmp_path: Path) -> None:
     """It starts outside the checkout, so nothing it imports is missing from the archive."""
-    (tmp_path / "fetch.pyz").write_bytes(bz2.decompress(base64.b64decode(packed_fetch())))
+    (tmp_path / "fetch.pyz").write_bytes(bz2.decompress(base64.b85decode(packed_fetch())))
     command = [sys.executable, "-I", str(tmp_path / "fetch.pyz")]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (2, "usage: fetch.py s3://BUCKET/KEY FILE REGION\n")

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import hashlib
-import io
 import json
 import os
 import subprocess
 import sys
 import zipfile
-from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +17,7 @@ from cluster.serial import encode
 from diagnosis.report import Diagnosis, NodeVerdict, Verdict
 from stacks.node_assets import pip_wheel
 from tests.userdata.machine import PATH
+from tests.userdata.wheels import wheel
 
 pytestmark = pytest.mark.lab
 
@@ -78,33 +75,14 @@ def failures(answer: dict[str, Any]) -> list[dict[str, Any]]:
     return found
 
 
-def wheel(folder: Path, name: str, version: str, tag: str) -> Path:
-    """A real, installable wheel with one module in it."""
-    files = {
-        f"{name}/__init__.py": f'__version__ = "{version}"\n',
-        f"{name}-{version}.dist-info/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
-        f"{name}-{version}.dist-info/WHEEL": f"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: {tag}\n",
-    }
-    record = io.StringIO()
-    for path, text in files.items():
-        digest = urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
-        csv.writer(record).writerow([path, f"sha256={digest}", len(text)])
-    csv.writer(record).writerow([f"{name}-{version}.dist-info/RECORD", "", ""])
-    folder.mkdir(parents=True, exist_ok=True)
-    made = folder / f"{name}-{version}-{tag}.whl"
-    with zipfile.ZipFile(made, "w") as archive:
-        for path, text in {**files, f"{name}-{version}.dist-info/RECORD": record.getvalue()}.items():
-            archive.writestr(path, text)
-    return made
-
-
 def torch_wheel(folder: Path) -> Path:
     """A wheel named torch for the python3 that the image has."""
     program = "import sys, platform; print('%d%d' % sys.version_info[:2], platform.machine())"
     command = ["env", "-i", f"PATH={PATH}", "python3", "-c", program]
     told = subprocess.run(command, check=True, capture_output=True, text=True)
     version, machine = told.stdout.split()
-    return wheel(folder, "torch", "2.13.0", f"cp{version}-cp{version}-linux_{machine}")
+    module = {"torch/__init__.py": '__version__ = "2.13.0"\n'}
+    return wheel(folder, "torch", "2.13.0", f"cp{version}-cp{version}-linux_{machine}", module)
 
 
 def test_a_good_boot_is_proven_and_can_be_run_again(boot: Boot) -> None:
