@@ -103,7 +103,7 @@ def _rule(documents: Mapping[str, Any], snapshot: ClusterSnapshot, change: RuleC
                 f"{rule_line(rule)} is there already: EC2 would answer InvalidPermission.Duplicate"
             )
         rule = _as_read(snapshot, rule)
-        changed = with_rule(documents, rule, has_rules=bool(own))
+        changed = with_rule(documents, rule)
     else:
         if there is None:
             raise ChangeError(_not_found(rule, own))

@@ -28,13 +28,11 @@ ACL_NUMBERS = {"tcp": "6", "udp": "17", "icmp": "1", "icmpv6": "58"}
 """ACLs hold the numbers of protocols."""
 
 
-def _lists(documents: Documents, group_id: str, has_rules: bool) -> bool:
+def _lists(documents: Documents, group_id: str) -> bool:
     """Whether the rules' own document tells of this group, so that it would tell of a new rule."""
     document = documents.get("security-group-rules")
-    if not isinstance(document, Mapping):
-        return False
-    entries = document.get("SecurityGroupRules") or ()
-    return not has_rules or any(item.get("GroupId") == group_id for item in entries if _is_object(item))
+    entries = document.get("SecurityGroupRules") if isinstance(document, Mapping) else None
+    return any(_is_object(item) and item.get("GroupId") == group_id for item in entries or ())
 
 
 def _is_object(item: object) -> bool:
@@ -45,8 +43,8 @@ def _key_of_group(rule: SecurityGroupRule) -> str:
     return "IpPermissionsEgress" if rule.egress else "IpPermissions"
 
 
-def with_rule(documents: Documents, rule: SecurityGroupRule, *, has_rules: bool) -> Documents:
-    """One rule more. has_rules: whether the group has one already."""
+def with_rule(documents: Documents, rule: SecurityGroupRule) -> Documents:
+    """One rule more."""
     added = permission(rule)
     for reference in added.get("UserIdGroupPairs", ()) if rule.peering_status else ():
         reference["PeeringStatus"] = rule.peering_status
@@ -55,7 +53,7 @@ def with_rule(documents: Documents, rule: SecurityGroupRule, *, has_rules: bool)
         group[_key_of_group(rule)].append(added)
 
     changed = _edited(documents, "security-groups", rule.group_id, add)
-    if _lists(documents, rule.group_id, has_rules):
+    if _lists(documents, rule.group_id):
         document = dict(changed["security-group-rules"])
         entries = list(document.get("SecurityGroupRules") or ())
         names = {item.get("SecurityGroupRuleId") for item in entries if _is_object(item)}

@@ -17,7 +17,16 @@ from diagnosis.what_if import NotReadError, apply
 from diagnosis.what_if_effect import effect, untracked, why_nothing
 from diagnosis.what_if_words import ChangeError, parse_change
 from tests.cluster.test_flows_oracle import PERMISSION, worlds
-from tests.cluster.world import ALLOW_ALL, ANYWHERE, World, cluster, from_cidr, from_group, two_subnets
+from tests.cluster.world import (
+    ALLOW_ALL,
+    ANYWHERE,
+    World,
+    cluster,
+    from_cidr,
+    from_group,
+    from_list,
+    two_subnets,
+)
 
 SELF = from_group("sg-mesh")
 
@@ -138,6 +147,33 @@ def test_a_group_known_from_the_list_of_rules_alone_changes_there() -> None:
     del found["security-groups"]
     changed = dict(apply(found, parse_change("revoke sg-mesh tcp 0-65535 from self"), {}).documents)
     assert [line for line, _ in rules(changed)] == ["sg-mesh egress all to 0.0.0.0/0"]
+
+
+def test_an_interface_that_only_its_instance_shows_changes_there() -> None:
+    """Without network-interfaces.json the instances' own list carries the change."""
+    world = cluster([SELF], count=2)
+    world.group("sg-other", [])
+    found = documents(world)
+    for instance, interface in zip(world.instances, world.interfaces):
+        instance["NetworkInterfaces"] = [dict(interface)]
+        instance["SecurityGroups"] = interface["Groups"]
+    del found["network-interfaces"]
+    changed = dict(apply(found, parse_change("attach sg-other to i-1"), {}).documents)
+    snapshot = ClusterSnapshot.from_documents(changed)
+    assert [item.group_ids for item in snapshot.interfaces] == [("sg-mesh",), ("sg-mesh", "sg-other")]
+    (_, second) = changed["instances"]["Reservations"]
+    assert second["Instances"][0]["SecurityGroups"] == [{"GroupId": "sg-mesh"}, {"GroupId": "sg-other"}]
+
+
+def test_who_gets_in_by_another_rule_for_the_same_list_is_no_difference() -> None:
+    """A prefix list has no range that could be compared: the same list with more ports stands in for it."""
+    world = open_world()
+    world.groups[0]["IpPermissions"] += [from_list("pl-1", 443, 443), from_list("pl-1", 400, 500)]
+    entries = {"PrefixLists": [{"PrefixListId": "pl-1", "Entries": [{"Cidr": "203.0.113.0/24"}]}]}
+    found = {**documents(world), "prefix-list-entries": entries}
+    for text, nothing in (("tcp 443", True), ("tcp 400-500", False)):
+        change = parse_change(f"revoke sg-mesh {text} from pl-1")
+        assert effect(judged(found), judged(dict(apply(found, change, {}).documents))).nothing is nothing
 
 
 REFUSED = {
