@@ -134,7 +134,8 @@ def pack(
         notes.append(f"capture.pcap: {capture.problem}")
     else:
         files["capture.pcap"] = capture.pcap(_ports(row))
-        notes.append("capture.pcap: SYN, FIN and RST of the check's own ports, and ICMP; no payload")
+        what = "SYN, FIN and RST of the check's own ports, and ICMP; no payload"
+        notes.append(f"capture.pcap: {what}{'; ' if capture.cut else ''}{capture.cut}")
     files["removed.txt"] = redactor.listing().encode()
     head = "What is in this bundle, and what could not be had.\n\n"
     manifest = head + "\n".join(redactor.text("contents.txt", note) for note in notes) + "\n"

@@ -18,6 +18,7 @@ from typing import Collection, List, NamedTuple, Optional, Tuple, Type
 
 _ETH_P_ALL = 3
 _SO_ATTACH_FILTER = 26
+_SOL_PACKET, _PACKET_STATISTICS = 263, 6  # linux/socket.h, linux/if_packet.h
 _SNAP_BYTES = 128  # headers of IPv6 and of TCP with every option; no payload
 _MOST_PACKETS = 50_000
 _LINKTYPE_RAW = 101  # packets begin with the IP header: www.tcpdump.org/linktypes.html
@@ -56,10 +57,14 @@ class Packet(NamedTuple):
 
 
 class Capture:
-    """Captures inside the context. problem: why there is none, where that is so."""
+    """Captures inside the context.
+
+    problem: why there is none, where that is so. cut: why packets are missing, where some are.
+    """
 
     def __init__(self) -> None:
         self.problem = ""
+        self.cut = ""
         self._packets: List[Packet] = []
         self._socket: Optional[socket.socket] = None
         self._stop = threading.Event()
@@ -86,7 +91,14 @@ class Capture:
         if self._thread is not None:
             self._thread.join()
         if self._socket is not None:
+            self.cut = self._missing(self._socket)
             self._socket.close()
+
+    def _missing(self, reading: socket.socket) -> str:
+        if len(self._packets) >= _MOST_PACKETS:
+            return f"only the first {_MOST_PACKETS} packets were kept"
+        dropped = _dropped(reading)
+        return f"the kernel dropped {dropped} packets that were not read in time" if dropped else ""
 
     def pcap(self, ports: Collection[int]) -> bytes:
         """The packets of these TCP ports, and ICMP's errors, as a pcap file."""
@@ -107,6 +119,11 @@ class Capture:
             self._packets.append(Packet(time.time(), _length(data), data))
 
 
+def _dropped(reading: socket.socket) -> int:
+    """How many packets the kernel had no room for since the last time that it was asked."""
+    return int(struct.unpack("=II", reading.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, 8))[1])
+
+
 def _open() -> socket.socket:
     """A packet socket of every interface behind the filter; what was queued before it is thrown away."""
     found = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(_ETH_P_ALL))
@@ -117,6 +134,7 @@ def _open() -> socket.socket:
         with contextlib.suppress(BlockingIOError):
             while True:
                 found.recv(1)
+        _dropped(found)  # of those, too
     except OSError:
         found.close()
         raise

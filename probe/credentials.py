@@ -12,7 +12,7 @@ from probe.metadata import InstanceMetadata, MetadataError
 from probe.signing import Credentials
 from probe.transport import AwsError
 
-_WEB_IDENTITY = "AWS_WEB_IDENTITY_TOKEN_FILE"
+_UNREAD = "profiles (AWS_PROFILE, SSO) and AWS_WEB_IDENTITY_TOKEN_FILE"
 _RENEW_BEFORE = timedelta(minutes=5)
 
 
@@ -62,9 +62,11 @@ class CredentialChain:
                 self._metadata = InstanceMetadata()
             return self._metadata.credentials(renew)
         except MetadataError as error:
-            step = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or run on an instance with a role"
-            if os.environ.get(_WEB_IDENTITY):
-                step += f"; {_WEB_IDENTITY} is not read here (aws configure export-credentials --format env)"
+            step = (
+                "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or run on an instance with a role; "
+                f"{_UNREAD} are not read here, AWS CLI 2 turns them into variables: "
+                'eval "$(aws configure export-credentials --format env)"'
+            )
             raise _none(str(error), step) from None
 
 

@@ -5,6 +5,7 @@ Every field is read by itself: one that cannot be read is None and never hides t
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import socket
@@ -19,6 +20,7 @@ from probe.interfaces import interface_of, read_interfaces, read_mtu
 from probe.limits import started_with
 from probe.netfilter import Firewall, read_firewall
 from probe.netlink import read_links
+from probe.redact import SECRET_NAME
 from probe.sockets import tcp_sockets
 from probe.starter import started_by
 from probe.torch_files import held_by_torch
@@ -29,6 +31,7 @@ T = TypeVar("T")
 # A resolver that does not answer must not hold up the mesh. glibc's own default is 5 s a try.
 RESOLVE_TIMEOUT_S = 6.0
 _CHRONYC_TIMEOUT_S = 1.0
+_SOCKETS = "/proc/net/tcp"
 
 _NAMES = frozenset(
     (
@@ -43,7 +46,6 @@ _PREFIXES = (
     *("SLURM_PROCID", "SLURM_NODEID", "SLURM_LOCALID", "SLURM_STEP", "SLURM_NPROCS", "SLURM_NTASKS"),
     *("SLURM_NNODES", "SLURM_JOB_NODELIST", "SLURM_NODELIST"),
 )
-_SECRET_NAME = re.compile(r"TOKEN|SECRET|PASSW|KEY|CREDENTIAL|AUTH|COOKIE", re.IGNORECASE)
 _USERINFO = re.compile(r"//[^/@\s]+@")
 HIDDEN = "(set, not shown)"
 
@@ -107,10 +109,15 @@ def read_local_port_range() -> Optional[PortRange]:
     return _or_none(lambda: PortRange(*map(int, _text("/proc/sys/net/ipv4/ip_local_port_range").split())))
 
 
-def _local_ports_held() -> int:
-    """How many ports of that range a socket has: none of these is left for a listener on any port."""
+def _local_ports_held() -> Optional[int]:
+    """How many ports of that range a socket has: none of these is left for a listener on any port.
+
+    None where the range or the sockets cannot be read.
+    """
     ports = read_local_port_range()
-    return len({item.local[1] for item in tcp_sockets() if ports is not None and item.local[1] in ports})
+    if ports is None or not os.access(_SOCKETS, os.R_OK):
+        return None
+    return len({item.local[1] for item in tcp_sockets() if item.local[1] in ports})
 
 
 def distributed_environment(environ: Mapping[str, str]) -> Dict[str, str]:
@@ -118,7 +125,7 @@ def distributed_environment(environ: Mapping[str, str]) -> Dict[str, str]:
     found = {}
     for name in sorted(environ):
         if name in _NAMES or name.startswith(_PREFIXES):
-            found[name] = HIDDEN if _SECRET_NAME.search(name) else _USERINFO.sub("//***@", environ[name])
+            found[name] = HIDDEN if SECRET_NAME.search(name) else _USERINFO.sub("//***@", environ[name])
     return found
 
 

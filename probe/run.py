@@ -179,7 +179,10 @@ def all_connected(probes: Sequence[PairProbe], peer: str) -> bool:
 def _told(work: Background[T], patience_s: float, say: Say) -> Optional[T]:
     """What was found out beside the mesh, which is told even where this failed."""
     try:
-        return work.result(patience_s)
+        told = work.result(patience_s)
+        if told is None:
+            say(f"{work.name} did not end within {patience_s:g} s")
+        return told
     except Exception as error:  # noqa: BLE001 - as above
         say(f"{work.name} failed: {error!r}")
         return None

@@ -1,7 +1,8 @@
 """Loss on the way to a peer: data at a gentle pace, in small segments, and what the kernel had to repeat.
 
 A stream at full speed loses packets at its own bottleneck, so it proves nothing of the path. This one
-stays far below what any instance is guaranteed, and keeps few segments under way.
+stays below what instances are guaranteed, but for the small T types, which may burst. It keeps few
+segments under way.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from probe.tcp_info import TcpInfo, tcp_info
 # First a look, then, where anything was lost, enough segments to tell 1 % from an accident.
 FIRST_BYTES = 200 * SMALL_SEGMENT_BYTES
 MORE_BYTES = 800 * SMALL_SEGMENT_BYTES
-# 64 Mbit/s a stream, four at once: a third of the baseline of the smallest current generation types.
+# 64 Mbit/s a stream, four at once: a third of what c5.large is guaranteed, all that t3.medium is.
 PACE_BYTES_PER_S = 8_000_000
 AT_ONCE = 4
 # In large clusters each node looks at as many peers, one after the other.

@@ -113,6 +113,7 @@ def test_credentials_of_the_environment_come_first(monkeypatch: pytest.MonkeyPat
     with pytest.raises(AwsError) as caught:
         CredentialChain()()
     assert (caught.value.code, caught.value.denied) == ("NoCredentials", False)
+    assert 'eval "$(aws configure export-credentials --format env)"' in caught.value.next_step
 
 
 def test_the_signal_is_what_the_handle_takes() -> None:

@@ -60,6 +60,15 @@ def test_it_holds_the_verdict_the_row_and_the_host(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_capture_that_is_cut_is_not_called_whole(tmp_path: Path) -> None:
+    """contents.txt says what is missing of it."""
+    capture = Capture()
+    capture.cut = "the kernel dropped 7 packets that were not read in time"
+    bundle.write_bundle(str(tmp_path / "b.tar.gz"), PASSED, row(), capture, {})
+    said = contents(tmp_path / "b.tar.gz")["contents.txt"].decode()
+    assert "no payload; the kernel dropped 7 packets that were not read in time\n" in said
+
+
 @pytest.mark.parametrize(
     ("target", "words"),
     [

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import struct
 import time
 
 import pytest
 
+from probe import capture as capture_module
 from probe.capture import Capture
 
 SYN, RST = 0x02, 0x04
@@ -57,6 +59,30 @@ def test_a_refused_handshake_is_in_the_capture_and_other_ports_are_not() -> None
     assert any(flags & RST and source == port for source, _, flags, _ in seen)
     elsewhere = capture.pcap({other.getsockname()[1] if other.fileno() >= 0 else 0})
     assert b"a secret payload" not in elsewhere + pcap
+
+
+@pytest.mark.lab
+def test_a_capture_that_is_not_whole_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What came after the last packet that is kept is missing, and the bundle must not call it whole."""
+    monkeypatch.setattr(capture_module, "_MOST_PACKETS", 1)
+    with Capture() as capture, socket.socket() as client:
+        with pytest.raises(ConnectionRefusedError):
+            client.connect(("127.0.0.1", refused_port()))
+        deadline = time.monotonic() + 20
+        while not capture._packets and time.monotonic() < deadline:
+            time.sleep(0.01)
+    assert capture.cut == "only the first 1 packets were kept"
+
+
+@pytest.mark.lab
+def test_packets_that_the_kernel_dropped_are_told() -> None:
+    """Nobody reads, and the smallest buffer there is fills up."""
+    with capture_module._open() as unread:
+        unread.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+        for _ in range(100):
+            with socket.socket() as client, pytest.raises(ConnectionRefusedError):
+                client.connect(("127.0.0.1", refused_port()))
+        assert re.match("the kernel dropped [1-9]", Capture()._missing(unread))
 
 
 def test_where_it_is_not_permitted_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,11 +56,26 @@ def test_host_facts_of_this_machine() -> None:
     assert (facts.firewall_rules is None) == (facts.firewall_error is not None)
 
 
+def test_ports_that_could_not_be_counted_are_not_none_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A listener's port counts; without the kernel's table of sockets, or a range, the number is unknown."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        monkeypatch.setattr(preflight, "read_local_port_range", lambda: PortRange(port, port))
+        assert preflight._local_ports_held() == 1
+        monkeypatch.setattr(preflight, "_SOCKETS", "/nonexistent")
+        assert preflight._local_ports_held() is None
+        monkeypatch.undo()
+        monkeypatch.setattr(preflight, "read_local_port_range", lambda: None)
+        assert preflight._local_ports_held() is None
+
+
 def test_secrets_are_never_told() -> None:
     """Of a variable that looks secret only the name is kept, and passwords in URLs are cut out."""
     environ = {
         "GLOO_DEVICE_TRANSPORT_TCP_TLS_PKEY": "/etc/key.pem",
         "TORCH_API_TOKEN": "t0k3n",
+        "TORCH_TLS_PASSPHRASE": "open sesame",
+        "HOROVOD_DSN": "db://secret",
         "PET_RDZV_ENDPOINT": "etcd://user:pw@10.0.0.9:2379",
         "AWS_SECRET_ACCESS_KEY": "never",
         "GLOO_SOCKET_IFNAME": "ens5",
@@ -68,6 +83,8 @@ def test_secrets_are_never_told() -> None:
     assert preflight.distributed_environment(environ) == {
         "GLOO_DEVICE_TRANSPORT_TCP_TLS_PKEY": preflight.HIDDEN,
         "TORCH_API_TOKEN": preflight.HIDDEN,
+        "TORCH_TLS_PASSPHRASE": preflight.HIDDEN,
+        "HOROVOD_DSN": preflight.HIDDEN,
         "PET_RDZV_ENDPOINT": "etcd://***@10.0.0.9:2379",
         "GLOO_SOCKET_IFNAME": "ens5",
     }
