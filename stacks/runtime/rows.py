@@ -7,6 +7,8 @@ import json
 from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Tuple
 
+from botocore.exceptions import BotoCoreError, ClientError
+
 from cluster import serial
 from cluster.keys import (
     COLLECTIVE_ROW,
@@ -97,21 +99,23 @@ class Rows:
         for row in best.values():
             try:
                 reports.append(serial.decode(NodeReport, self.read(row.key)))
-            except ValueError as error:
+            except (ValueError, BotoCoreError, ClientError) as error:
                 problems.append(f"s3://{self.bucket}/{row.key} cannot be read: {error}")
         return reports, problems
 
     def latest_verdict(self, rows: List[Row]) -> Optional[Standing]:
-        """The verdict that stands: of the later stage, and there the first that was written."""
+        """The verdict that stands: of the later stage, and there the one that knows most members.
+
+        A member that a FAIL left out gives it again, with itself (peer-late). Of equals the first counts.
+        """
         for stage in reversed(STAGES):
-            found = sorted(
-                (row for row in rows if row.name == verdict_name(stage)), key=lambda row: row.written_at_s
-            )
+            found = [self._standing(stage, row) for row in rows if row.name == verdict_name(stage)]
             if found:
-                row = found[0]
-                diagnosis = serial.decode(Diagnosis, self.read(row.key))
-                return Standing(stage, row.key, row.written_at_s, diagnosis)
+                return min(found, key=lambda item: (-len(item.diagnosis.nodes), item.written_at_s))
         return None
+
+    def _standing(self, stage: str, row: Row) -> Standing:
+        return Standing(stage, row.key, row.written_at_s, serial.decode(Diagnosis, self.read(row.key)))
 
     def write_verdict(self, run: str, stage: str, diagnosis: Diagnosis) -> str:
         """The referee's own verdict; gives the key."""

@@ -19,6 +19,7 @@ from diagnosis.report import ConnectOutcome, Diagnosis, NodeVerdict, PairVerdict
 from stacks.runtime import default_group, widget
 from stacks.runtime.referee import Referee, Settings
 from stacks.runtime.rows import Rows
+from tests.diagnosis.builders import healthy
 from tests.lab.plane import Plane, running_plane
 
 BUCKET = "rows"
@@ -280,6 +281,33 @@ def test_the_widget_draws_the_latest_verdict_and_says_how_old_it_is(proof: Proof
     assert ">FAIL</span>" in page
     for stripped in ("<script", "<iframe", "<use"):
         assert stripped not in page
+
+
+def test_of_two_verdicts_the_one_that_knows_more_members_stands(proof: Proof) -> None:
+    """A member that a FAIL left out gave it again, with itself: the later one, as `fullmesh report` has it."""
+    rows = Rows(proof.plane.client("s3"), BUCKET)
+    left_out = dataclasses.replace(PASSED, verdict=Verdict.FAIL, nodes=PASSED.nodes[:1])
+    proof.put("AROA:i-1", "verdict-mesh.json", left_out)
+    proof.put("AROA:i-2", "verdict-mesh.json", dataclasses.replace(PASSED, verdict=Verdict.FAIL))
+    standing = rows.latest_verdict(rows.list(proof.run))
+    assert standing is not None
+    assert (standing.key, standing.diagnosis.nodes) == (
+        f"rows/{proof.run}/AROA:i-2/verdict-mesh.json",
+        PASSED.nodes,
+    )
+
+
+def test_a_row_that_s3_refuses_is_told_and_hides_no_other(proof: Proof) -> None:
+    """One that is gone between the listing and the reading ends no look of the referee."""
+    rows = Rows(proof.plane.client("s3"), BUCKET)
+    for report in healthy(2):
+        proof.put(f"AROA:{report.member_id}", "mesh.json", report)
+    listed = rows.list(proof.run)
+    gone = next(row for row in listed if row.instance_id == healthy(2)[0].member_id)
+    proof.plane.client("s3").delete_object(Bucket=BUCKET, Key=gone.key)
+    reports, (problem,) = rows.reports(listed)
+    assert [report.member_id for report in reports] == [healthy(2)[1].member_id]
+    assert problem.startswith(f"s3://{BUCKET}/{gone.key} cannot be read: ")
 
 
 def test_the_console_is_told_what_the_widget_is() -> None:
