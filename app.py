@@ -15,6 +15,7 @@ import aws_cdk as cdk
 from aws_cdk import aws_ssm as ssm
 
 from audit import readings
+from cluster.keys import UNSAFE_RULES_KEY
 from cluster.settings import convert
 from cluster.spec import ClusterSpec, SpecError
 from stacks.cluster_stack import ClusterStack
@@ -23,7 +24,6 @@ from stacks.guard import Guard
 from stacks.images import image_parameter
 from stacks.security import UNSAFE_RULES
 
-UNSAFE_RULES_KEY = "fullmesh:unsafe-rules"
 LIVE_KEY = "live"
 
 NOT_LOOKED_UP = "ami-00000000000000000"

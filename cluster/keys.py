@@ -7,6 +7,9 @@ from typing import Optional, Sequence, Tuple
 CLUSTER_TAG = "fullmesh:cluster"
 """The tag that says whose an instance, a fleet or a group is."""
 
+UNSAFE_RULES_KEY = "fullmesh:unsafe-rules"
+"""The context value that asks a synthesis for a deliberate fault of the group's rules."""
+
 SIGNAL_UNIQUE_ID = "verdict"
 """Everybody's, so that CloudFormation takes the first signal and ignores repeats."""
 

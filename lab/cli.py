@@ -122,17 +122,15 @@ def _add_lab(commands: Commands) -> None:
 
 
 def _demo(options: argparse.Namespace) -> int:
-    from cluster.spec import ClusterSpec, SpecError
     from lab import demo, demo_answer, toolchain
     from lab.progress import Progress
 
     if options.list_faults:
         sys.stdout.write(demo_answer.faults_text())
         return 0
-    try:
-        ClusterSpec.from_context(overrides={"nodes": str(options.nodes)})
-    except SpecError as error:
-        return complain(str(error))
+    problem = _wrong_count(options.nodes)
+    if problem:
+        return complain(problem)
     wanted = demo.DemoOptions(nodes=options.nodes, fault=options.fault, state_dir=options.state_dir)
     try:
         _ = wanted.chosen_fault
@@ -158,10 +156,24 @@ def _demo(options: argparse.Namespace) -> int:
     return demo.exit_status(result)
 
 
+def _wrong_count(nodes: int) -> str:
+    """Why no cluster can have so many nodes; "" where one can."""
+    from cluster.spec import ClusterSpec, SpecError
+
+    try:
+        ClusterSpec.from_context(overrides={"nodes": str(nodes)})
+    except SpecError as error:
+        return str(error)
+    return ""
+
+
 def _lab_up(options: argparse.Namespace) -> int:
     from lab import demo, demo_answer, supervisor, toolchain
     from lab.progress import Progress
 
+    problem = "" if options.nodes is None else _wrong_count(options.nodes)
+    if problem:
+        return complain(problem)
     progress = Progress()
     wanted = demo.DemoOptions(nodes=options.nodes or 0, state_dir=options.state_dir, port=options.port)
     try:

@@ -7,14 +7,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 
+from cluster.keys import UNSAFE_RULES_KEY
 from diagnosis.causes import cause
 from diagnosis.report import Diagnosis, Verdict
 from lab.boot_change import BootChange
 from lab.check import PROBE_DEADLINE_S, run_check
 from lab.fault_host import OnNode, launch_of
 from lab.fault_scene import Injection, Scene
-
-UNSAFE_RULES_KEY = "fullmesh:unsafe-rules"  # app.py's
 
 
 class Way(str, Enum):

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from lab import deploy, fabric
-from lab.fault_scene import Scene
+from lab.fault_scene import FaultError, Scene
 
 _TABLE = "fault_path"
 _NO_TABLE = f"table ip {_TABLE}\ndelete table ip {_TABLE}\n"
@@ -140,7 +140,8 @@ class Vanished:
         gone = scene.lab.node(self.rank).address
         others = ", ".join(node.address for node in scene.lab.nodes if node.rank != self.rank)
         stop = threading.Event()
-        watcher = threading.Thread(target=self._end_probe, args=(scene, stop), daemon=True)
+        killed: list[bool] = []
+        watcher = threading.Thread(target=self._end_probe, args=(scene, stop, killed), daemon=True)
         reject = f"ip saddr {{ {others} }} ip daddr {gone} reject with icmp type host-unreachable"
         with _filtered(scene, "forward", reject):
             watcher.start()
@@ -149,9 +150,11 @@ class Vanished:
             finally:
                 stop.set()
                 watcher.join()
+        if not killed:
+            raise FaultError(f"node {self.rank} did not register, or its probe could not be ended")
 
-    def _end_probe(self, scene: Scene, stop: threading.Event) -> None:
-        """Once its registration stands in the bucket, the node's probe is killed."""
+    def _end_probe(self, scene: Scene, stop: threading.Event, killed: list[bool]) -> None:
+        """Once its registration stands in the bucket, the node's probe is killed, and `killed` is told."""
         storage = scene.client("s3")
         bucket = deploy.outputs(scene.lab, f"{scene.cluster}-evidence")["EvidenceBucket"]
         mark, before = f"member~{scene.lab.node(self.rank).address}~", time.time()
@@ -161,16 +164,17 @@ class Vanished:
             keys = [item for page in pages for item in page.get("Contents", ())]
             if any(mark in item["Key"] and item["LastModified"].timestamp() >= before - 1 for item in keys):
                 scene.on_node(self.rank, _KILL_PROBE)
+                killed.append(True)
                 return
             stop.wait(0.2)
 
 
 # The bracket keeps the script from finding itself.
-# The bracket keeps the script from finding itself.
 _KILL_PROBE = """
 for process in /proc/[0-9]*; do
   if tr '\\0' ' ' <$process/cmdline 2>/dev/null | grep -q 'fullmesh[.]pyz check'; then
-    kill -9 ${process#/proc/}
+    kill -9 ${process#/proc/} && found=yes
   fi
 done
+[ -n "${found-}" ]
 """

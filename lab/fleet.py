@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
+from cluster.keys import CLUSTER_TAG
 from cluster.snapshot import ClusterSnapshot
 from lab import fabric, firewall, image, node, observe, state
 from lab.boot_change import BootChange
@@ -219,7 +220,7 @@ class Fleet:
         ]
         rank = sorted(around).index(ipaddress.IPv4Address(instance["PrivateIpAddress"]))
         tags = {tag["Key"]: tag["Value"] for tag in instance.get("Tags", ())}
-        cluster = tags.get("fullmesh:cluster", "")
+        cluster = tags.get(CLUSTER_TAG, "")
         fitting = (c for c in self._boot_changes if c.rank == rank and c.cluster in ("", cluster))
         return next(fitting, BootChange(rank=rank))
 

@@ -57,8 +57,10 @@ _DEVICE_LINKS = {
 }
 _READ_ONLY_PROC = ("sys", "sysrq-trigger", "irq", "bus", "fs")
 # What could reach past the namespaces when the lab runs as root. NET_ADMIN stays: a node is the
-# root of its own network and may have a firewall of its own.
+# root of its own network and may have a firewall of its own. With dac_read_search a handle of any file
+# of a bound file system opens (open_by_handle_at(2)), also of those that are not bound.
 _DROPPED_CAPABILITIES = {
+    "dac_read_search": 2,
     "sys_module": 16,
     "sys_rawio": 17,
     "sys_admin": 21,

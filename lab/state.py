@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional, Tuple
 
-from cluster.serial import DecodeError, decode, encode
+from cluster.serial import decode, encode
 
 FILE_NAME = "lab.json"
 
@@ -53,10 +53,6 @@ class LabState:
     network: str = ""
     firewall_loads: int = 0
 
-    def supervisor_of(self, pid: int) -> bool:
-        """Whether this is the lab that process `pid` is, or started."""
-        return pid in (self.pid, self.caller_pid)
-
     def node(self, rank: int) -> NodeState:
         """The node of that rank.
 
@@ -88,17 +84,22 @@ def lock(state_dir: Path) -> Optional[int]:
     return fd
 
 
+def _is_held(state_dir: Path) -> bool:
+    """Whether a living lab holds the folder. Looks share the lock: none is taken for a lab by another."""
+    fd = os.open(state_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
 def read(state_dir: Path) -> Optional[LabState]:
     """The lab that runs with this state folder; None when none does (a stale file is not a lab)."""
     try:
         document = json.loads((state_dir / FILE_NAME).read_text())
-        held = lock(state_dir)
-    except (OSError, ValueError):
-        return None
-    if held is not None:
-        os.close(held)
-        return None
-    try:
-        return decode(LabState, document)
-    except DecodeError:
+        return decode(LabState, document) if _is_held(state_dir) else None
+    except (OSError, ValueError):  # DecodeError is one, too
         return None

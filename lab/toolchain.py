@@ -15,11 +15,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab import sandbox
+from lab import CHECKOUT, sandbox
 
-REPOSITORY = Path(__file__).resolve().parents[1]
 ACCOUNT = "000000000000"  # the control plane's, whatever the credentials
-CDK = REPOSITORY / "node_modules" / "aws-cdk" / "bin" / "cdk"
+CDK = CHECKOUT / "node_modules" / "aws-cdk" / "bin" / "cdk"
 
 
 class ToolchainError(RuntimeError):
@@ -109,7 +108,7 @@ def cdk(
     log: Path | None = None,
     output_dir: Path | None = None,
     *,
-    working_dir: Path = REPOSITORY,
+    working_dir: Path = CHECKOUT,
     on_line: Callable[[str], None] | None = None,
 ) -> CdkResult:
     """Run one CDK command to its end; a failing status is an answer, not an error.

@@ -76,6 +76,7 @@ def test_the_command_list_is_whole() -> None:
         (("frobnicate",), "invalid choice"),
         (("demo", "--nodes", "one"), "invalid"),
         (("demo", "--nodes", "1"), "2-1000"),
+        (("lab", "up", "--nodes", "1"), "2-1000"),
         (("demo", "--fault", "gremlins"), "--list-faults"),
         (("causes", "gremlins"), "fullmesh causes"),
         (("lab", "exec", "zero", "--", "true"), "invalid int value"),

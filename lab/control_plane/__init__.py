@@ -15,10 +15,11 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+from lab import CHECKOUT
+
 DEFAULT_PUBLIC_HOST = "aws.fullmesh.internal"
 DEFAULT_PUBLIC_PORT = 443
 HEALTH_PATH = "/_ministack/health"
-REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 class ControlPlaneError(RuntimeError):
@@ -45,7 +46,7 @@ def start(
     with log.open("ab") as output:
         return subprocess.Popen(
             command,
-            cwd=REPOSITORY,
+            cwd=CHECKOUT,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

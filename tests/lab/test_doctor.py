@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -66,6 +67,24 @@ def test_set_up_may_bring_what_only_root_can_install(monkeypatch: pytest.MonkeyP
     assert doctor.stands_in_the_way(missing, before_setup=False)
     monkeypatch.setattr(doctor.os, "geteuid", lambda: 1000)
     assert doctor.stands_in_the_way(missing, before_setup=True)
+
+
+@pytest.mark.parametrize(
+    ("set_up", "free_gib", "ok"), [(False, 3, False), (True, 3, True), (True, 0.1, False)]
+)
+def test_a_full_disk_is_told_before_and_after_set_up(
+    set_up: bool, free_gib: float, ok: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is installed needs its room once; logs and templates need theirs at every start."""
+    (tmp_path / ".venv").mkdir()
+    if set_up:
+        (tmp_path / doctor.SETUP_STAMP).touch()
+    monkeypatch.setattr(doctor, "CHECKOUT", tmp_path)
+    usage = shutil.disk_usage(tmp_path)._replace(free=int(free_gib * 1024**3))
+    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _folder: usage)
+    found = doctor.check_disk()
+    assert found.ok is ok
+    assert ("0.25 GiB are needed" if set_up else "4 GiB are needed") in found.remedy
 
 
 def test_what_could_not_be_looked_at_is_never_fine() -> None:

@@ -9,6 +9,7 @@ import pytest
 from lab import image
 from tests.lab.identities import IDENTITIES, Identity
 
+CAP_NET_ADMIN = 12
 BUILD = """
 import dataclasses, json, os, subprocess, sys
 from pathlib import Path
@@ -25,7 +26,9 @@ image.build(system, identity, folder)
 def output(*argv):
     done = subprocess.run(argv, capture_output=True, text=True, env={"PATH": system.search_path})
     return done.stdout + done.stderr
+image.drop_capabilities()
 print(json.dumps({
+    "capabilities": output("sed", "-n", "s/^CapEff:\\t//p", "/proc/self/status"),
     "search_path": system.search_path,
     "fallback": output("/opt/python/bin/python3", "-c", "import boto3, sys; print(sys.prefix)"),
     "torch": output("/opt/pytorch/bin/python", "-c", "import boto3, sys; print(sys.prefix)"),
@@ -44,7 +47,11 @@ def test_root_file_system(who: Identity) -> None:
     folder = who.folder()
     done = who.run("-c", BUILD, str(folder))
     assert done.returncode == 0, done.stdout
-    assert json.loads(done.stdout) == {
+    found = json.loads(done.stdout)
+    mask = int(found.pop("capabilities"), 16)
+    assert [name for name, number in image._DROPPED_CAPABILITIES.items() if mask & 1 << number] == []
+    assert mask & 1 << CAP_NET_ADMIN
+    assert found == {
         "search_path": f"{image.SEARCH_PATH}:/opt/python/bin",
         "fallback": "/opt/pytorch\n",
         "torch": "/opt/pytorch\n",
@@ -61,5 +68,5 @@ def test_root_file_system(who: Identity) -> None:
 
 def test_capabilities_that_nodes_lose_have_their_kernel_names() -> None:
     """setpriv knows every name, so that a command run in a node has no more rights than its boot had."""
-    assert image.bounding_set_argument().startswith("-sys_module,-sys_rawio,-sys_admin,")
+    assert image.bounding_set_argument().startswith("-dac_read_search,-sys_module,-sys_rawio,-sys_admin,")
     assert "net_admin" not in image.bounding_set_argument()

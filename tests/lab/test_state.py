@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from pathlib import Path
 
@@ -46,6 +47,15 @@ def test_file_that_nobody_holds_is_no_lab(tmp_path: Path) -> None:
     assert state.read(tmp_path) is None
 
 
+def test_two_looks_at_once_are_no_lab(tmp_path: Path) -> None:
+    """One that looks at the folder is not taken for the lab by another that does."""
+    state.write(tmp_path / state.FILE_NAME, lab_state(tmp_path))
+    looking = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
+    fcntl.flock(looking, fcntl.LOCK_SH)
+    assert state.read(tmp_path) is None
+    os.close(looking)
+
+
 def test_folder_is_held_once(tmp_path: Path) -> None:
     """A second lab cannot have the folder until the first lets go."""
     first = state.lock(tmp_path)
@@ -73,9 +83,3 @@ def test_node_is_found_by_rank(tmp_path: Path) -> None:
     with pytest.raises(LookupError) as caught:
         lab_state(tmp_path).node(4)
     assert str(caught.value) == "there is no node 4; nodes are numbered by rank: 0 to 0"
-
-
-def test_lab_belongs_to_its_guard_and_to_its_caller(tmp_path: Path) -> None:
-    """Whoever started the lab recognises it by either pid."""
-    found = lab_state(tmp_path)
-    assert [found.supervisor_of(pid) for pid in (1, 2, 3)] == [True, True, False]

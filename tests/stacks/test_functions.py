@@ -284,7 +284,7 @@ def test_the_widget_draws_the_latest_verdict_and_says_how_old_it_is(proof: Proof
 
 
 def test_of_two_verdicts_the_one_that_knows_more_members_stands(proof: Proof) -> None:
-    """A member that a FAIL left out gave it again, with itself: the later one, as `fullmesh report` has it."""
+    """A member that a FAIL left out gave it again, with itself: the later one, as `report` has it."""
     rows = Rows(proof.plane.client("s3"), BUCKET)
     left_out = dataclasses.replace(PASSED, verdict=Verdict.FAIL, nodes=PASSED.nodes[:1])
     proof.put("AROA:i-1", "verdict-mesh.json", left_out)
