@@ -136,7 +136,7 @@ def _our_stack(options: argparse.Namespace, documents: Documents) -> OurStack:
 
     if options.snapshot is None:
         return our_stack(documents, read_spec(options).name)
-    if not documents.has("stack-template"):
+    if not any(documents.has(name) for name in ("stack-template", "stacks", "stack-resources")):
         told = (
             f"{options.snapshot} holds no stack of ours; say who is a member with --tag KEY=VALUE, --vpc-id, "
         )
@@ -177,6 +177,10 @@ def _documents(options: argparse.Namespace, selection: Selection) -> Documents:
                 documents = read_selected(_session(options), selection)
             else:
                 documents = read_stack(_session(options), read_spec(options).name)
+            if options.what_if:
+                from audit.prefix_lists import with_lists
+
+                documents = with_lists(_session(options), documents, _lists(options))
         if options.save_snapshot is not None:
             documents.save(options.save_snapshot)
     except NotADirectoryError as error:
@@ -184,6 +188,12 @@ def _documents(options: argparse.Namespace, selection: Selection) -> Documents:
     except OSError as error:
         raise CommandError(f"{options.save_snapshot} cannot be written ({error.strerror})") from error
     return documents
+
+
+def _lists(options: argparse.Namespace) -> list[str]:
+    """Prefix lists that a change names: what was read need not hold them."""
+    rules = [change.rule for change in options.what_if if hasattr(change, "rule")]
+    return [rule.source for rule in rules if rule.source.startswith("pl-")]
 
 
 def _show(options: argparse.Namespace, found: Audit) -> None:

@@ -63,6 +63,8 @@ def members_of(documents: Documents, ours: OurStack, snapshot: ClusterSnapshot) 
     """The running instances of the stack's fleet; by their tag where the fleet could not be read."""
     problem = snapshot.instances.problem
     unread = (f"who is a member cannot be told: {problem}",) if problem else ()
+    if ours.stack is None and not ours.name:
+        return Members(ids=(), unread=(f"who is a member cannot be told: {ours.problem}",))
     fleets = set(ours.stack.ids(GROUP)) if ours.stack else set()
     if ours.stack is None or documents.problem("auto-scaling-groups"):
         name = ours.stack.config.cluster if ours.stack and ours.stack.config else ours.name

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from audit import node_rows, readings
+from audit import node_rows, prefix_lists, readings
 from audit.account import Account, Unread
 from audit.aws_errors import Refusal
 from audit.documents import LIST_KEYS, Documents, Json
@@ -117,11 +117,12 @@ def _read_vpcs(found: Collector, vpcs: Sequence[str], otherwise: str) -> None:
     found.read(*((item.name, _by_vpc(account, item, list(vpcs))) for item in listed))
     groups = [item["GroupId"] for item in (found.get("security-groups") or {}).get("SecurityGroups", ())]
     rules = readings.SECURITY_GROUP_RULES
+    lists = prefix_lists.named(found.get("security-groups") or {}, found.get("route-tables") or {})
     found.read(
         # By group, for rules know no VPC: docs.aws.amazon.com/AWSEC2/latest/APIReference/
         # API_DescribeSecurityGroupRules.html
         (rules.name, lambda: account.filtered(rules, "group-id", groups)),
-        (readings.PREFIX_LISTS.name, lambda: _prefix_lists(account, found)),
+        (readings.PREFIX_LISTS.name, lambda: prefix_lists.read(account, lists)),
     )
 
 
@@ -290,19 +291,3 @@ def _vpc_attributes(account: Account, vpcs: list[str]) -> Json:
         if len(entry) > 1:
             found.append(entry)
     return {"VpcAttributes": found}
-
-
-def _prefix_lists(account: Account, found: Collector) -> Json:
-    """The entries of every prefix list that a rule names. A gateway endpoint's routes need none."""
-    named = {
-        item["PrefixListId"]
-        for group in (found.get("security-groups") or {}).get("SecurityGroups", ())
-        for key in ("IpPermissions", "IpPermissionsEgress")
-        for permission in group.get(key, ())
-        for item in permission.get("PrefixListIds", ())
-    }
-    lists = []
-    for each in sorted(named):
-        answer = account.pages(readings.PREFIX_LISTS, PrefixListId=each)
-        lists.append({"PrefixListId": each, "Entries": answer.get("Entries", [])})
-    return {"PrefixLists": lists}

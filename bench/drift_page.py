@@ -1,10 +1,12 @@
 """`python -m bench.drift_page`: the changes of the table under `cdk diff`, `cdk drift` and `fullmesh audit`.
 
-Writes docs/drift.md. Needs the control plane alone: nobody of the three looks at a node. Takes ten minutes.
+Writes docs/drift.md. Needs the control plane alone: nobody of them looks at a node. Takes twenty minutes;
+with `--live` it measures the column of `cdk diff -c live=true` alone and keeps the others as they stand.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import itertools
 import json
@@ -16,7 +18,6 @@ import threading
 import time
 import urllib.request
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,17 +39,19 @@ CLUSTERS = {
     "spread": ("cluster.subnets=2", "cluster.placement=spread"),
     "reserved": ("cluster.capacity=reservation", "cluster.vpc_cidr=10.30.0.0/16"),
 }
+NOTE = re.compile(r"^\[(Error|Warning) at /([^]]*)\] live: (?!not looked at)", re.MULTILINE)
 HANDLE_HOST = f"http://{control_plane.DEFAULT_PUBLIC_HOST}:{control_plane.DEFAULT_PUBLIC_PORT}"
 
 HEAD = """\
 # What sees a change
 
 Written by `python -m bench.drift_page`; do not edit by hand. Every change below was made with the AWS API
-on a stack that the CDK had deployed, then each of the three was run:
+on a stack that the CDK had deployed, then each of these was run:
 
 - `cdk diff --fail` compares the template of the code with the deployed template. It never looks at what
-  stands, so it sees none of these. With `-c live=true` the app audits while it synthesises, and `cdk diff`
-  shows what the audit found.
+  stands, so it sees none of these.
+- `cdk diff --fail -c live=true`: the app audits while it synthesises, so `cdk diff` shows each difference at
+  the construct that it belongs to, and ends with status 1. A warning (a tag, a description) alone does not.
 - `cdk drift --fail` is CloudFormation's drift detection: it compares those properties of each resource
   that the template sets. What nobody wrote into the template (another group on an interface, an entry of
   the default network ACL, an instance) it cannot see, and it does not say what a difference means.
@@ -61,19 +64,10 @@ account may well see the change.
 """
 
 
-@dataclass(frozen=True)
-class Seen:
-    """What the three said of one change.
+Row = tuple[str, str, str, str]
+"""What `cdk diff`, `cdk diff -c live=true`, `cdk drift` and `fullmesh audit` said of one change."""
 
-    drift: logical ids. unchecked: types of the resources in question that the lab's CloudFormation
-    compares with nothing, so that it says nothing about AWS's.
-    """
-
-    change: Change
-    diff: bool
-    drift: tuple[str, ...]
-    unchecked: tuple[str, ...]
-    audit: tuple[str, ...]
+NOTHING = "nothing"
 
 
 class Bench:
@@ -165,6 +159,24 @@ class Bench:
             )
         )
 
+    def live(self, name: str, kind: str) -> str:
+        """What `cdk diff --fail -c live=true` shows: at which constructs, and with which status it ends.
+
+        Raises:
+            RuntimeError: its exit status does not fit what it shows.
+        """
+        context = [f"cluster.name={name}", IMAGE, *CLUSTERS[kind], "live=true"]
+        arguments = ["diff", name, "--fail", *(word for item in context for word in ("-c", item))]
+        result = toolchain.cdk(arguments, self.environment, output_dir=self._folder / f"{name}-live")
+        found = {(level.lower(), path) for level, path in NOTE.findall(result.output)}
+        errors = sorted(path for level, path in found if level == "error")
+        warnings = sorted(path for level, path in found if level == "warning" and path not in errors)
+        if bool(errors) != (result.status == 1):
+            raise RuntimeError(f"cdk diff -c live=true ended with {result.status}:\n{result.output[-3000:]}")
+        said = [f"error at {', '.join(_here(path) for path in errors)}"] if errors else []
+        said += [f"warning at {', '.join(_here(path) for path in warnings)}"] if warnings else []
+        return "; ".join(said) or NOTHING
+
     def differs(self, name: str) -> bool:
         """Whether `cdk diff` ends as if something differed."""
         return self.cdk(name, "diff", name, "--fail").status != 0
@@ -203,27 +215,41 @@ def running() -> Iterator[Bench]:
             process.wait(10)
 
 
-def look(bench: Bench, change: Change, name: str) -> Seen:
-    """Make one change on an untouched cluster, and ask all three."""
+def look(bench: Bench, change: Change, name: str, kind: str, before: Row | None) -> Row:
+    """Make one change on an untouched cluster, and ask all; only the live diff where a row is there."""
     with change.make(Hands(bench.client, name)):
+        live = bench.live(name, kind)
+        if before is not None:
+            return (before[0], live, *before[2:])
         differences = bench.audited(name).differences
         said = {f"{item.meaning.value}: {_words(item.deviation.attribute)}" for item in differences}
         diff, drift = bench.differs(name), bench.drifted(name)
         unchecked = () if drift else bench.unchecked(name, [item.deviation for item in differences])
-    return Seen(change=change, diff=diff, drift=drift, unchecked=unchecked, audit=tuple(sorted(said)))
+    left_out = f"({', '.join(unchecked)}: not compared by the lab)" if unchecked else NOTHING
+    return (
+        "something" if diff else NOTHING,
+        live,
+        ", ".join(drift) or left_out,
+        "; ".join(sorted(said)) or NOTHING,
+    )
 
 
-def look_at_all(bench: Bench) -> Iterator[Seen]:
+def look_at_all(bench: Bench, before: dict[str, Row]) -> Iterator[tuple[Change, Row]]:
     """Every change on a cluster in which nothing differs; where one leaves something, a new one follows."""
     clusters: dict[str, str] = {}
     for change in CHANGES:
         kind = "reserved" if change.needs == "reservation" else "spread"
         if kind not in clusters:
             clusters[kind] = bench.deploy(kind)
-        yield look(bench, change, clusters[kind])
+        yield change, look(bench, change, clusters[kind], kind, before.get(change.title))
         # A rule that was revoked and made again is another rule to CloudFormation.
-        if change.lasts or bench.drifted(clusters[kind]):
+        if change.lasts or (change.title not in before and bench.drifted(clusters[kind])):
             del clusters[kind]
+
+
+def _here(path: str) -> str:
+    """A construct's path inside its stack; the stack itself where it stands for what has no construct."""
+    return path.partition("/")[2] or "the stack"
 
 
 def _words(attribute: str) -> str:
@@ -231,37 +257,50 @@ def _words(attribute: str) -> str:
     return re.sub(r" of i-[0-9a-f]+| sg-[0-9a-f]+$", "", attribute)
 
 
-def page(seen: list[Seen]) -> str:
-    """The whole page."""
+def page(seen: dict[str, Row]) -> str:
+    """The whole page. seen: by the change's title."""
     lines = [
         HEAD,
-        _counts(seen),
+        _counts(list(seen.values())),
         "",
-        "| change | cdk diff | cdk drift | fullmesh audit |",
-        "|---|---|---|---|",
+        "| change | cdk diff | cdk diff -c live=true | cdk drift | fullmesh audit |",
+        "|---|---|---|---|---|",
+        *(f"| {title} | {' | '.join(row)} |" for title, row in seen.items()),
     ]
-    for item in seen:
-        left_out = f"({', '.join(item.unchecked)}: not compared by the lab)" if item.unchecked else "nothing"
-        diff, drift = "something" if item.diff else "nothing", ", ".join(item.drift) or left_out
-        lines.append(f"| {item.change.title} | {diff} | {drift} | {'; '.join(item.audit) or 'nothing'} |")
     return "\n".join(lines) + "\n"
 
 
-def _counts(seen: list[Seen]) -> str:
-    diff, drift, audit = (
-        sum(map(bool, column)) for column in zip(*((item.diff, item.drift, item.audit) for item in seen))
+def rows(text: str) -> dict[str, Row]:
+    """The rows of a page, by the change's title."""
+    found: dict[str, Row] = {}
+    for line in text.splitlines():
+        cells = [item.strip() for item in line.strip("|").split("|")]
+        if line.startswith("| ") and len(cells) in (4, 5) and cells[0] != "change":
+            title, diff, *live, drift, audit = cells
+            found[title] = (diff, live[0] if live else "", drift, audit)
+    return found
+
+
+def _counts(seen: list[Row]) -> str:
+    diff, live, drift, audit = (
+        sum(cell != NOTHING and not cell.startswith("(") for cell in column) for column in zip(*seen)
     )
-    left_out = sum(bool(item.unchecked) for item in seen)
-    told = f"`cdk drift` {drift} (the lab cannot tell of {left_out} more)"
-    return f"Of {len(seen)} changes `cdk diff` sees {diff}, {told}, `fullmesh audit` {audit}."
+    left_out = sum(row[2].startswith("(") for row in seen)
+    return (
+        f"Of {len(seen)} changes `cdk diff` sees {diff}, with `-c live=true` {live}, `cdk drift` {drift} "
+        f"(the lab cannot tell of {left_out} more), `fullmesh audit` {audit}."
+    )
 
 
 def main() -> int:
-    seen = []
+    parser = argparse.ArgumentParser(prog="python -m bench.drift_page", description=__doc__)
+    parser.add_argument("--live", action="store_true", help="only the column of cdk diff -c live=true")
+    before = rows(PAGE.read_text(encoding="utf-8")) if parser.parse_args().live else {}
+    seen: dict[str, Row] = {}
     with running() as bench:
-        for item in look_at_all(bench):
-            seen.append(item)
-            sys.stderr.write(f"{item.change.id}: {item.diff} {item.drift} {item.audit}\n")
+        for change, row in look_at_all(bench, before):
+            seen[change.title] = row
+            sys.stderr.write(f"{change.id}: {row}\n")
     PAGE.write_text(page(seen), encoding="utf-8")
     return 0
 

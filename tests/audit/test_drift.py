@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,8 @@ from audit.live import read_stack
 from diagnosis.report import Verdict
 from tests.audit.deployed import Account, running_account
 from tests.stacks.conftest import SHAPES
+
+CHECKOUT = Path(__file__).resolve().parents[2]
 
 Json = dict[str, Any]
 
@@ -195,6 +199,32 @@ def test_what_was_not_read_is_never_in_sync(documents: Documents, name: str) -> 
     )
     assert (found.verdict, said(found)) == (Verdict.UNKNOWN, [])
     assert any(f"not permitted: of {name}" in line for line in found.unanswered)
+
+
+@pytest.mark.parametrize("name", ["stack-template", "stack-resources", "stacks"])
+def test_a_stack_that_is_cut_off_leaves_its_members_unknown(
+    documents: Documents, tmp_path: Path, name: str
+) -> None:
+    """A folder names no cluster besides: nobody says that there are no members, or no stack."""
+    documents.save(tmp_path)
+    file = tmp_path / f"{name}.json"
+    file.write_text(file.read_text()[:500])
+    done = subprocess.run(
+        [sys.executable, "-m", "cli", "audit", "--snapshot", str(tmp_path), "--json"],
+        cwd=CHECKOUT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (3, "")
+    found = json.loads(done.stdout)
+    assert (found["verdict"], found["mesh_possible"], found["drift"]) == ("UNKNOWN", None, [])
+    start = f"{name}.json is cut off or not JSON"
+    assert [line.partition(start)[0] for line in found["unanswered"]] == [
+        "who is a member cannot be told: ",
+        "drift cannot be told: ",
+    ]
 
 
 @pytest.mark.parametrize("name", ["security-group-rules", "identity", "prefix-list-entries"])

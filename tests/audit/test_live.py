@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import os
 import subprocess
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from audit import account as audit_account
-from audit import readings
+from audit import prefix_lists, readings
 from audit.documents import NAMES, Documents
 from audit.live import read_selected, read_stack
 from audit.members import Selection
@@ -190,6 +191,36 @@ def test_the_command_judges_an_account_and_saves_what_it_saw(account: Account, t
     eight = {f"{name}.json" for name in DOCUMENTS}
     assert eight < {item.name for item in Path(where).iterdir()}
     assert json.loads(live.stdout)["mesh_possible"] is True
+
+
+def test_lists_that_rules_and_routes_name_are_read() -> None:
+    """All but those of gateway endpoints, which hold the public addresses of a service."""
+    named = {"PrefixListIds": [{"PrefixListId": "pl-rule"}]}
+    groups = {"SecurityGroups": [{"IpPermissions": [named], "IpPermissionsEgress": []}]}
+    routes = [
+        {"DestinationPrefixListId": "pl-route", "TransitGatewayId": "tgw-1"},
+        {"DestinationPrefixListId": "pl-s3", "GatewayId": "vpce-1"},
+        {"DestinationCidrBlock": "10.0.0.0/8", "GatewayId": "local"},
+    ]
+    assert prefix_lists.named(groups, {"RouteTables": [{"Routes": routes}]}) == ["pl-route", "pl-rule"]
+
+
+def test_a_list_that_a_change_names_is_read_besides(account: Account) -> None:
+    """Its entries are there then; one that cannot be read leaves the documents as they are."""
+    ec2 = account.client("ec2")
+    made = ec2.create_managed_prefix_list(
+        PrefixListName="offices",
+        MaxEntries=2,
+        AddressFamily="IPv4",
+        Entries=[{"Cidr": "203.0.113.0/24"}],
+    )["PrefixList"]["PrefixListId"]
+    before = read_selected(account.session, DEMO)
+    found = prefix_lists.with_lists(account.session, before, [made])
+    assert found.snapshot().prefix_lists == {made: (ipaddress.ip_network("203.0.113.0/24"),)}
+    again = prefix_lists.with_lists(account.session, found, [made])
+    assert again is found
+    with refusing(account, lambda action, _: ec2_error("UnauthorizedOperation")) as session:
+        assert prefix_lists.with_lists(session, before, [made]) is before
 
 
 def test_the_policy_is_printed(account: Account) -> None:
