@@ -83,6 +83,9 @@ def _shifted(report: NodeReport, by_s: float) -> NodeReport:
         finished_at=moved(report.finished_at),
         listens_until=moved(report.listens_until),
         probes=None if report.probes is None else tuple(map(probe, report.probes)),
+        idle=None
+        if report.idle is None
+        else tuple(dataclasses.replace(item, at_s=item.at_s + by_s) for item in report.idle),
         collective=None if report.collective is None else _shifted_job(report.collective, by_s),
     )
 

@@ -19,6 +19,7 @@ from diagnosis.builds import judge_builds
 from diagnosis.case import Case
 from diagnosis.causes import ORDER, cause, finding
 from diagnosis.collective import slowest
+from diagnosis.idle import judge_idle
 from diagnosis.in_vain import judge_in_vain
 from diagnosis.late import judge_late
 from diagnosis.launch import judge_launch
@@ -57,6 +58,7 @@ _AROUND = (
     judge_bandwidth,
     judge_skew,
     judge_limits,
+    judge_idle,
 )
 
 

@@ -150,6 +150,23 @@ class Contact:
 
 
 @dataclass(frozen=True)
+class IdleConnection:
+    """A connection that worked, was left alone for idle_s, and was used again.
+
+    kept: what became of it then; unacknowledged: as in `PairProbe`.
+    fresh: of a new one to the same port right after; None = the kept one was alive.
+    """
+
+    destination: str
+    port: int
+    idle_s: float
+    kept: ConnectOutcome
+    at_s: float  # seconds since the epoch, this node's clock
+    unacknowledged: Optional[bool] = None
+    fresh: Optional[ConnectOutcome] = None
+
+
+@dataclass(frozen=True)
 class HostFacts:
     """Preflight: this host alone. None = could not be read."""
 
@@ -303,6 +320,7 @@ class NodeReport:
     failures: Tuple[StepFailure, ...] = ()
     publish_errors: Tuple[str, ...] = ()
     counters: Optional[Counters] = None
+    idle: Optional[Tuple[IdleConnection, ...]] = None  # None = nobody asked for it
     timings_s: Dict[str, float] = field(default_factory=dict)
     peak_memory_bytes: Optional[int] = None
 

@@ -53,7 +53,7 @@ def check(wish: Wish, say: Say, *, collective: bool) -> Iterator[Answer]:
     try:
         with take_place(_with_run(wish, say), environ) as taken:
             timeout_s = wish.collective_timeout_s or taken.collective_timeout_s
-            place = dataclasses.replace(taken, collective_timeout_s=timeout_s)
+            place = dataclasses.replace(taken, collective_timeout_s=timeout_s, idle_s=wish.idle_s or 0.0)
             bench = bench_for(place, say, signals=False)
             shown = place.local_rank == 0 and place.rank in (None, 0)
             diagnosis = keep_node_files(place, prove(bench, environ, collective=collective), say)

@@ -74,6 +74,12 @@ def add_options(check: argparse.ArgumentParser) -> None:
         metavar="S",
         help="time-out of torch's store and of each collective (30); try your job's own",
     )
+    check.add_argument(
+        "--idle-s",
+        type=_seconds,
+        metavar="S",
+        help="leave a connection of each pair alone for S seconds, then use it again",
+    )
     check.add_argument("--no-collective", action="store_true", help="prove the network only, without torch")
     check.add_argument(
         "--run", dest="run_id", metavar="RUN", help="name of this check, the same on every member"
@@ -111,6 +117,7 @@ def wish_of(arguments: argparse.Namespace) -> Wish:
         master_port=arguments.master_port,
         deadline_s=arguments.timeout_s,
         collective_timeout_s=arguments.collective_timeout_s,
+        idle_s=arguments.idle_s,
         hostfile=arguments.hostfile,
         row=arguments.row,
         listens_on_master=not arguments.no_master_port,

@@ -15,9 +15,10 @@ from types import TracebackType
 from typing import Any, Coroutine, Dict, List, Optional, Sequence, Set, Tuple, Type, TypeVar
 
 from cluster.ports import PortRange
-from diagnosis.report import ConnectOutcome, Listener, PairProbe, PathStream, PortKind
+from diagnosis.report import ConnectOutcome, IdleConnection, Listener, PairProbe, PathStream, PortKind
 from probe import outcome
 from probe.echo import Echo
+from probe.idle import keep_idle
 from probe.limits import raise_descriptor_limit
 from probe.members import Member, address_family
 from probe.plan import ProbeTarget, candidates, spread_ports
@@ -108,6 +109,10 @@ class Mesh:
     def stream(self, plan: Sequence[StreamTarget], members: int) -> Tuple[PathStream, ...]:
         """Make every planned stream; blocks until each has ended."""
         return self._run(send_all(plan, members))
+
+    def idle(self, plan: Sequence[StreamTarget], idle_s: float) -> Tuple[IdleConnection, ...]:
+        """Keep a connection to each target idle, and use it again; blocks for that long and a little more."""
+        return self._run(keep_idle(plan, idle_s))
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()

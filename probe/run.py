@@ -110,6 +110,12 @@ def prove_mesh(bench: Bench, environ: Mapping[str, str]) -> Diagnosis:
             plan = [item for item in plan_streams(place.member_id, members) if item.destination in works]
             streams = mesh.stream(plan, len(members))
             clock.lap("streams")
+            idle = None
+            if place.idle_s:
+                say(f"leaving {len(plan)} connections alone for {place.idle_s:g} s")
+                clock.last(place.deadline_s + place.idle_s)
+                idle = mesh.idle(plan, place.idle_s)
+                clock.lap("idle")
             bad = sum(probe.outcome != "CONNECTED" for probe in probes)
             say(f"probed {len(members) - 1} peers, {len(probes)} connections, {bad} failed")
             bench.kept.row = report = dataclasses.replace(
@@ -117,6 +123,7 @@ def prove_mesh(bench: Bench, environ: Mapping[str, str]) -> Diagnosis:
                 probes=probes,
                 routes=routes,
                 streams=streams,
+                idle=idle,
                 contacts=_told(contacts, CONTACTS_PATIENCE_S, say) if contacts else None,
                 host=_told(facts, PREFLIGHT_PATIENCE_S, say),
                 counters=counters.growth(),

@@ -1,9 +1,10 @@
-"""Faults of a host's limits."""
+"""Faults of a host's limits, and of what tracks connections between hosts."""
 
 from __future__ import annotations
 
 from lab.fault import Fault
 from lab.fault_host import Launch, OnNode, Together
+from lab.fault_idle import ForgetsIdle
 from lab.fault_python import on_rank, other_torch
 
 # 256 ports are enough for the probe and for a job, but not beside a process that listens on all.
@@ -79,5 +80,12 @@ FAULTS: tuple[Fault, ...] = (
                 OnNode(rank=1, script=_STORM, undo=_NO_STORM),
             )
         ),
+    ),
+    Fault(
+        id="idle-connection-dropped",
+        title="what tracks connections between nodes 1 and 3 forgets one that idles for 2 s",
+        expected=(("idle-connection-dropped", "pair:1>3"),),
+        injection=ForgetsIdle(pairs=((1, 3),), after_s=2),
+        options=("--idle-s", "5"),
     ),
 )
