@@ -148,7 +148,8 @@ class ReachabilityMatrix:
             yield f"{member.subject}: no listener on an ephemeral port was proven"
         shared = self._shares_master(member)
         held = any(holder is member for holder, _ in self.held_ports())  # a cause of its own says so
-        wanted = PortKind.MASTER in kinds or self._masters_open
+        left_to_a_job = member.report is not None and member.report.job is not None
+        wanted = PortKind.MASTER in kinds or (self._masters_open and not left_to_a_job)
         if PortKind.MASTER not in opened and wanted and not shared and not held:
             yield f"{member.subject}: no listener on MASTER_PORT was proven"
 

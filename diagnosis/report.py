@@ -321,6 +321,7 @@ class NodeReport:
     publish_errors: Tuple[str, ...] = ()
     counters: Optional[Counters] = None
     idle: Optional[Tuple[IdleConnection, ...]] = None  # None = nobody asked for it
+    job: Optional[str] = None  # a job that runs here, to which MASTER_PORT and the all_reduce are left
     timings_s: Dict[str, float] = field(default_factory=dict)
     peak_memory_bytes: Optional[int] = None
 

@@ -21,6 +21,7 @@ from probe.place import DiscoverError, EnvironmentIncomplete, LaunchConflicted, 
 from probe.row_file import check_writable, write_row
 from probe.rows import MESH_ROW, Say, read_reports, row_names
 from probe.run import await_verdict, bench_for, prove_mesh, report_failure
+from probe.running_job import running_job
 from probe.unstarted import env_missing, launchers_disagree, tell_others
 from probe.verdict import COLLECTIVE, MESH, Bench
 
@@ -54,6 +55,10 @@ def check(wish: Wish, say: Say, *, collective: bool) -> Iterator[Answer]:
         with take_place(_with_run(wish, say), environ) as taken:
             timeout_s = wish.collective_timeout_s or taken.collective_timeout_s
             place = dataclasses.replace(taken, collective_timeout_s=timeout_s, idle_s=wish.idle_s or 0.0)
+            job = None if wish.beside_job else running_job()
+            if job is not None:
+                say(f"{job}: MASTER_PORT and the all_reduce are left to it")
+                place = dataclasses.replace(place, job=job, listens_on_master=False)
             bench = bench_for(place, say, signals=False)
             shown = place.local_rank == 0 and place.rank in (None, 0)
             diagnosis = keep_node_files(place, prove(bench, environ, collective=collective), say)
@@ -102,6 +107,11 @@ def _collective(bench: Bench, mesh: Diagnosis, environ: Mapping[str, str]) -> Di
     listing = bench.waiter.look()
     names = row_names(listing, (MESH_ROW,))
     rows = read_reports(bench.place.board, names, bench.say)
+    busy = [row.name for row in rows if row.job is not None]
+    if busy:
+        reason = f"a job runs on {', '.join(busy)}; for one beside it: check --collective"
+        skipped = CollectiveResult(outcome=Verdict.SKIPPED, world_size=bench.place.nodes, error=reason)
+        return dataclasses.replace(mesh, collective=skipped)
     without = [row.name for row in rows if row.host is not None and "torch" not in row.host.versions]
     if without and len(without) == len(names):  # a row that cannot be read tells nothing of its member
         reason = "torch is not installed for the Python of any member"

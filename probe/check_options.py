@@ -82,6 +82,11 @@ def add_options(check: argparse.ArgumentParser) -> None:
     )
     check.add_argument("--no-collective", action="store_true", help="prove the network only, without torch")
     check.add_argument(
+        "--collective",
+        action="store_true",
+        help="use MASTER_PORT and run the all_reduce even where a job trains already",
+    )
+    check.add_argument(
         "--run", dest="run_id", metavar="RUN", help="name of this check, the same on every member"
     )
 
@@ -90,6 +95,8 @@ def conflict(arguments: argparse.Namespace) -> str:
     """Why these options cannot stand together; "" where they can."""
     if arguments.no_master_port and not arguments.no_collective:
         return "--no-master-port needs --no-collective: torch's store would listen on MASTER_PORT"
+    if arguments.collective and arguments.no_collective:
+        return "--collective asks for what --no-collective leaves out; give one of them"
     if arguments.local is not None:
         given = _given(arguments, "nodes", "meet", "hostfile", "merge", "row")
         return f"--local N starts every rank itself; leave {given} out" if given else ""
@@ -118,6 +125,7 @@ def wish_of(arguments: argparse.Namespace) -> Wish:
         deadline_s=arguments.timeout_s,
         collective_timeout_s=arguments.collective_timeout_s,
         idle_s=arguments.idle_s,
+        beside_job=arguments.collective,
         hostfile=arguments.hostfile,
         row=arguments.row,
         listens_on_master=not arguments.no_master_port,

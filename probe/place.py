@@ -75,6 +75,7 @@ class Place:
     deadline_s: float = DEFAULT_DEADLINE_S
     collective_bytes: int = 64 * 1024 * 1024
     collective_timeout_s: float = COLLECTIVE_TIMEOUT_S
+    job: Optional[str] = None  # a job that runs here already, in words
     idle_s: float = 0.0  # how long connections are left alone and used again; 0 = not asked
     on_a_port: bool = False  # members meet on a port of one of them
     serves: bool = False  # this process serves the meeting place
@@ -99,6 +100,7 @@ class Wish:
     deadline_s: Optional[float] = None
     collective_timeout_s: Optional[float] = None
     idle_s: Optional[float] = None
+    beside_job: bool = False  # use MASTER_PORT and run the all_reduce although a job runs
     hostfile: Optional[str] = None
     row: Optional[str] = None
     listens_on_master: bool = True

@@ -87,6 +87,7 @@ def prove_mesh(bench: Bench, environ: Mapping[str, str]) -> Diagnosis:
         master_port=place.master_port,
         booted_at=booted_at(),
         started_at=clock.started_at,
+        job=place.job,
     )
     master_port = place.master_port if place.listens_on_master else None
     avoided = () if place.master_port is None else (place.master_port,)

@@ -279,7 +279,7 @@ def test_every_optional_field_is_known_to_this_test(kind: type) -> None:
         *("firewall_rules", "firewall_error", "environment", "versions", "clock_offset_s"),
         *("processes", "started_by", "nodes_expected", "contacts", "routes", "streams", "networks", "kinds"),
         "held_by_torch",
-        *("counters", "local_ports_held", "idle"),
+        *("counters", "local_ports_held", "idle", "job"),
     }
     assert {field.name for field in dataclasses.fields(kind)} <= questions | not_needed
 
