@@ -15,6 +15,7 @@ from diagnosis.advertised import judge_advertised
 from diagnosis.agreement import differences, judge_agreement
 from diagnosis.answers import judge_answers
 from diagnosis.bandwidth import judge_bandwidth, with_links
+from diagnosis.beside_job import left_to_jobs
 from diagnosis.builds import judge_builds
 from diagnosis.case import Case
 from diagnosis.causes import ORDER, cause, finding
@@ -102,7 +103,7 @@ def judge(
         unanswered=tuple(unanswered),
         exposed=exposed,
         differences=differences(case),
-        skipped=_left_to_jobs(case),
+        skipped=left_to_jobs(case),
         nodes=_node_verdicts(case, deciding, candidates, unanswered),
         pairs=with_links(case, case.matrix.verdicts()),
         collective=slowest(case),
@@ -302,15 +303,6 @@ def _by_rank(case: Case, items: Sequence[T], subject: Callable[[T], str]) -> Dic
             if rank in touching:
                 touching[rank].append(item)
     return touching
-
-
-def _left_to_jobs(case: Case) -> Tuple[str, ...]:
-    """What a check leaves out on purpose, so as not to disturb a job that trains already."""
-    return tuple(
-        f"{member.subject}: {member.report.job}; MASTER_PORT and the all_reduce are left to it"
-        for member in case.members
-        if member.report is not None and member.report.job is not None
-    )
 
 
 def _timings(case: Case) -> Dict[str, float]:

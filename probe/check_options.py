@@ -78,7 +78,7 @@ def add_options(check: argparse.ArgumentParser) -> None:
         "--idle-s",
         type=_seconds,
         metavar="S",
-        help="leave a connection of each pair alone for S seconds, then use it again",
+        help="leave a connection to each peer (two if many) alone for S seconds, then use it again",
     )
     check.add_argument("--no-collective", action="store_true", help="prove the network only, without torch")
     check.add_argument(

@@ -11,6 +11,7 @@ from typing import Iterator, Optional, Set
 from probe.sockets import ESTABLISHED, inodes_of, tcp_sockets
 
 _TORCH = "libtorch"
+_WEB_PORTS = (80, 443)  # a notebook's packages and its cloud's API; no rank listens there
 
 
 def running_job() -> Optional[str]:
@@ -20,21 +21,26 @@ def running_job() -> Optional[str]:
     has torch loaded and a store open) are no job beside it.
     """
     own = set(_ancestors(os.getpid()))
-    here = {item.local[0] for item in tcp_sockets()}
+    sockets = tuple(tcp_sockets())
+    here = {item.local[0] for item in sockets}
     abroad = {
         item.inode
-        for item in tcp_sockets()
-        if item.state == ESTABLISHED and item.inode and not _is_here(item.remote[0], here)
+        for item in sockets
+        if item.state == ESTABLISHED
+        and item.inode
+        and not _is_here(item.remote[0], here)
+        and item.remote[1] not in _WEB_PORTS
     }
     if not abroad:
         return None
     for pid in filter(str.isdigit, os.listdir("/proc")):
         if int(pid) in own or _TORCH not in _text(f"/proc/{pid}/maps"):
             continue
-        connections = len(abroad & inodes_of(pid))
-        if connections:
+        count = len(abroad & inodes_of(pid))
+        if count:
             name = _text(f"/proc/{pid}/comm").strip()
-            return f"pid {pid} ({name}) has torch loaded and {connections} connections to other hosts"
+            connections = "1 connection" if count == 1 else f"{count} connections"
+            return f"pid {pid} ({name}) has torch loaded and {connections} to other hosts"
     return None
 
 

@@ -156,7 +156,7 @@ CAUSES = (
         title="an idle connection was forgotten",
         meaning="Connection tracking forgets an idle connection (350 s on Nitro v6) and drops what comes "
         "later; Gloo sets no keepalive.",
-        decided_by="the old connection is dead and a new one works",
+        decided_by="a connection that was left alone is dead and a new one works (check --idle-s 400)",
         seen_in=(LIVE, LOG),
         remediation="Raise the interface's idle time-out.",
         commands=(

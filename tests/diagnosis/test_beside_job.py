@@ -33,3 +33,18 @@ def test_a_port_that_is_left_to_a_job_is_no_open_question() -> None:
 def test_without_a_job_the_same_gap_is_one() -> None:
     """A listener that is missing without a reason is not looked at, and so UNKNOWN."""
     assert diagnose(trains_on(2, job=None)).verdict is Verdict.UNKNOWN
+
+
+def test_of_many_nodes_with_a_job_the_first_are_named() -> None:
+    """Each node that trains has its line, up to four; the others are counted."""
+    rows = healthy(6)
+    for node in range(6):
+        rows = change(rows, node, job=JOB)
+    lines = diagnose(rows).skipped
+    assert [line.partition(": ")[0] for line in lines] == [
+        "node:0",
+        "node:1",
+        "node:2",
+        "node:3",
+        "and 2 more",
+    ]

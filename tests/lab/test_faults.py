@@ -24,6 +24,7 @@ from lab.fault_scene import Scene
 from lab.faults import FAULTS, TABLES, Fault, Way
 from lab.progress import Progress
 from stacks.security import UNSAFE_RULES
+from tests.lab.training import training
 
 DEPLOYED_WITH = FAULTS["nacl-deny"]  # two subnets, which the other faults do not mind
 BOOTED_WITH = FAULTS["peer-missing"]  # on a node of a second cluster in the same lab
@@ -161,6 +162,39 @@ def test_nothing_of_a_fault_stays(stage: Stage) -> None:
     assert deployed.collective is not None
     job = run_check(stage.scene.lab, collective=False, environments=Launch().environments(stage.scene.lab))
     assert (job.verdict, job.unanswered) == (Verdict.PASS, ())
+
+
+# --- beside a job ----------------------------------------------------------------------------------
+
+
+LEFT_TO_A_JOB = re.compile(
+    r"node:(\d): pid \d+ \(.+\) has torch loaded and \d+ connections? to other hosts; "
+)
+
+
+@pytest.mark.lab
+def test_a_check_beside_a_job_that_trains_finds_no_fault_and_does_no_harm(stage: Stage) -> None:
+    """PASS with the reason for what is left out, as deployed and under a launcher; the job goes on.
+
+    Asked for MASTER_PORT all the same, the check says that a new job would meet at this one's store, and
+    even that harms nobody.
+    """
+    lab = stage.scene.lab
+    with training(lab) as job:
+        before = job.steps()
+        for environments in (None, Launch().environments(lab)):
+            found = run_check(lab, environments=environments)
+            assert (found.verdict, found.causes, found.unanswered) == (Verdict.PASS, (), ())
+            assert found.collective is not None
+            assert found.collective.outcome is Verdict.SKIPPED
+            seen = [LEFT_TO_A_JOB.match(line) for line in found.skipped]
+            assert [match and int(match[1]) for match in seen] == [node.rank for node in lab.nodes]
+        asked = run_check(lab, options=("--collective",))
+        assert named(asked) == [("stale-store", "node:0")]
+        assert job.steps() > before
+        ended = job.end()
+    steps = ended[0][1][0]
+    assert ended == [(0, [steps, 0])] * len(lab.nodes)
 
 
 # --- from the start ------------------------------------------------------------------------------

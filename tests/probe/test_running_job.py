@@ -16,30 +16,31 @@ from probe.sockets import ESTABLISHED, TcpSocket
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 
-def socket_to(remote: str, inode: str = "5") -> TcpSocket:
-    return TcpSocket(("10.0.0.4", 40000), (remote, 40001), ESTABLISHED, 0, 0, inode)
+def socket_to(remote: str, port: int = 40001) -> TcpSocket:
+    return TcpSocket(("10.0.0.4", 40000), (remote, port), ESTABLISHED, 0, 0, inode="5")
 
 
 @pytest.mark.parametrize(
-    ("remote", "maps", "seen"),
+    ("remote", "port", "maps", "seen"),
     [
-        ("10.0.0.5", "/venv/torch/lib/libtorch_cpu.so", True),
-        ("10.0.0.5", "/usr/lib/libssl.so", False),
-        ("10.0.0.4", "/venv/torch/lib/libtorch_cpu.so", False),
-        ("127.0.0.1", "/venv/torch/lib/libtorch_cpu.so", False),
+        ("10.0.0.5", 40001, "/venv/torch/lib/libtorch_cpu.so", True),
+        ("10.0.0.5", 40001, "/usr/lib/libssl.so", False),
+        ("10.0.0.4", 40001, "/venv/torch/lib/libtorch_cpu.so", False),
+        ("127.0.0.1", 40001, "/venv/torch/lib/libtorch_cpu.so", False),
+        ("10.0.0.5", 443, "/venv/torch/lib/libtorch_cpu.so", False),
     ],
-    ids=["torch and another host", "no torch", "its own host", "loopback"],
+    ids=["torch and another host", "no torch", "its own host", "loopback", "a web service"],
 )
 def test_torch_that_talks_to_another_host_is_a_job(
-    remote: str, maps: str, seen: bool, monkeypatch: pytest.MonkeyPatch
+    remote: str, port: int, maps: str, seen: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Torch alone is a notebook, and a connection alone is any program's."""
     texts = {"/proc/77/maps": maps, "/proc/77/comm": "python3\n"}
-    monkeypatch.setattr(module, "tcp_sockets", lambda: iter([socket_to(remote)]))
+    monkeypatch.setattr(module, "tcp_sockets", lambda: iter([socket_to(remote, port)]))
     monkeypatch.setattr(module, "inodes_of", lambda _: frozenset({"5"}))
     monkeypatch.setattr(module, "_text", lambda path: texts.get(path, ""))
     monkeypatch.setattr(module.os, "listdir", lambda _: ["77", "self"])
-    words = "pid 77 (python3) has torch loaded and 1 connections to other hosts"
+    words = "pid 77 (python3) has torch loaded and 1 connection to other hosts"
     assert module.running_job() == (words if seen else None)
 
 
