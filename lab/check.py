@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cluster.serial import decode
+from diagnosis.causes import cause
 from diagnosis.report import Diagnosis, Verdict
-from lab import enter, interrupts
+from lab import enter
 from lab.state import LabState, NodeState
 
 PROBE = "/opt/fullmesh/fullmesh.pyz"
@@ -77,24 +78,26 @@ def run_check(
     started = time.monotonic()
     late = start_after_s or {}
     given = zip(state.nodes, environments or [{}] * len(state.nodes), strict=True)
-    running: list[tuple[NodeState, subprocess.Popen[str]]] = []
+    running = []
+    for node, variables in sorted(given, key=lambda item: late.get(item[0].rank, 0.0)):
+        time.sleep(max(0.0, late.get(node.rank, 0.0) - (time.monotonic() - started)))
+        if variables is not None:
+            shell = (shells or {}).get(node.rank, "")
+            running.append((node, _start(state, node, variables, arguments, shell)))
     answers = []
     try:
-        for node, variables in sorted(given, key=lambda item: late.get(item[0].rank, 0.0)):
-            time.sleep(max(0.0, late.get(node.rank, 0.0) - (time.monotonic() - started)))
-            if variables is not None:
-                shell = (shells or {}).get(node.rank, "")
-                running.append((node, _start(state, node, variables, arguments, shell)))
         for node, process in running:
             left_s = max(
                 1.0, 2 * deadline_s + 30 + max(late.values(), default=0.0) - (time.monotonic() - started)
             )
             answers.append(_answer(node.rank, process, left_s))
     finally:
-        with interrupts.put_off():
-            for _, process in running:
-                enter.end(process)
-    return _fullest(answers, one_speaks=environments is not None)
+        for _, process in running:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+    best = _fullest(answers, one_speaks=environments is not None)
+    return _with_those_alone(best, answers, state)
 
 
 def _start(
@@ -109,7 +112,6 @@ def _start(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        start_new_session=True,  # Ctrl-C reaches this process only, which then ends the probes in order
     )
 
 
@@ -117,7 +119,7 @@ def _answer(rank: int, process: subprocess.Popen[str], timeout_s: float) -> Node
     try:
         output, errors = process.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:
-        enter.end(process)
+        process.kill()
         output, errors = process.communicate()
         errors += "\nthe probe did not end in time"
     try:
@@ -125,6 +127,26 @@ def _answer(rank: int, process: subprocess.Popen[str], timeout_s: float) -> Node
     except ValueError:  # DecodeError is one, too
         diagnosis = None
     return NodeAnswer(rank=rank, diagnosis=diagnosis, status=process.returncode, errors=errors.strip())
+
+
+def _with_those_alone(best: Diagnosis, answers: list[NodeAnswer], state: LabState) -> Diagnosis:
+    """The answer with what nodes say that met nobody: who looks at all sees why the others miss them."""
+    ranks = {node.instance_id: node.rank for node in state.nodes}
+    met = {node.member_id for node in best.nodes}
+    alone = [
+        dataclasses.replace(found, subject=f"node:{ranks[member]}")
+        for answer in answers
+        if answer.diagnosis is not None and not answer.diagnosis.nodes
+        for found in answer.diagnosis.causes
+        if (member := found.subject.partition(":")[2]) in ranks and member not in met
+    ]
+    missed = len(state.nodes) - len(best.nodes)
+    if not best.nodes or len({found.subject for found in alone}) != missed:
+        return best
+    echoes = {echo for found in alone for echo in cause(found.id).explains}
+    explained = tuple(found for found in best.causes if found.id in echoes and found.subject == "cluster")
+    kept = (found for found in best.causes if found not in explained)
+    return dataclasses.replace(best, causes=(*alone, *kept), consequences=(*best.consequences, *explained))
 
 
 def _fullest(answers: list[NodeAnswer], *, one_speaks: bool) -> Diagnosis:

@@ -31,7 +31,7 @@ class Fault:
 
     expected: (cause, subject) of every finding it must raise, and no others.
     injection: how it gets into a running cluster.
-    in_stack: app.py can deploy it, too; at_boot: a node can also come up with it.
+    in_stack: app.py can deploy it, too; at_boot: a node can also come up with it, or (boot_only) only so.
     context: what the deployment needs for it (`-c`); least_nodes: how many nodes it speaks of.
     commands_mend: the commands of the finding repair it as they are.
     deadline_s: of the check, where somebody is waited for in vain.
@@ -45,6 +45,7 @@ class Fault:
     injection: Injection
     in_stack: bool = False
     at_boot: bool = False
+    boot_only: bool = False
     context: Mapping[str, str] = field(default_factory=dict)
     least_nodes: int = 4
     commands_mend: bool = False

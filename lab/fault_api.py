@@ -94,6 +94,23 @@ class OtherGroup:
 
 
 @dataclass(frozen=True)
+class NoLogGroup:
+    """A log group of the evidence stack, by the output that names it, is gone."""
+
+    output: str
+
+    @contextmanager
+    def inject(self, scene: Scene) -> Iterator[None]:
+        logs = scene.client("logs")
+        name = scene.evidence(self.output)
+        logs.delete_log_group(logGroupName=name)
+        try:
+            yield
+        finally:
+            logs.create_log_group(logGroupName=name)
+
+
+@dataclass(frozen=True)
 class AclDeny:
     """An entry in front of all others in the members' network ACL: TCP ports from (or to) the VPC denied."""
 

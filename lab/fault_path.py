@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from lab import deploy, fabric
+from lab import fabric
 from lab.fault_scene import FaultError, Scene
 
 _TABLE = "fault_path"
@@ -156,7 +156,7 @@ class Vanished:
     def _end_probe(self, scene: Scene, stop: threading.Event, killed: list[bool]) -> None:
         """Once its registration stands in the bucket, the node's probe is killed, and `killed` is told."""
         storage = scene.client("s3")
-        bucket = deploy.outputs(scene.lab, f"{scene.cluster}-evidence")["EvidenceBucket"]
+        bucket = scene.evidence("EvidenceBucket")
         mark, before = f"member~{scene.lab.node(self.rank).address}~", time.time()
         give_up_at = time.monotonic() + VANISH_TIMEOUT_S
         while not stop.is_set() and time.monotonic() < give_up_at:

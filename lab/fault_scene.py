@@ -40,10 +40,21 @@ class Scene:
         Raises:
             FaultError: the stack has none of that name.
         """
-        found = deploy.outputs(self.lab, self.cluster)
+        return self._output(self.cluster, name)
+
+    def evidence(self, name: str) -> str:
+        """An output of the cluster's evidence stack.
+
+        Raises:
+            FaultError: the stack has none of that name.
+        """
+        return self._output(f"{self.cluster}-evidence", name)
+
+    def _output(self, stack: str, name: str) -> str:
+        found = deploy.outputs(self.lab, stack)
         if name not in found:
             raise FaultError(
-                f"stack {self.cluster} has no output {name}, it has {', '.join(found) or 'none'}; deploy it"
+                f"stack {stack} has no output {name}, it has {', '.join(found) or 'none'}; deploy it"
             )
         return found[name]
 

@@ -8,7 +8,7 @@ has several faults.
 from __future__ import annotations
 
 from lab.fault import Fault, Way
-from lab.fault_tables import addressing, filtering, job, limits, path, rendezvous, runtime
+from lab.fault_tables import addressing, filtering, job, limits, node, path, rendezvous, runtime
 
 __all__ = ["FAULTS", "TABLES", "Fault", "Way"]
 
@@ -20,6 +20,7 @@ TABLES = (
     runtime.FAULTS,
     job.FAULTS,
     limits.FAULTS,
+    node.FAULTS,
 )
 
 FAULTS: dict[str, Fault] = {fault.id: fault for table in TABLES for fault in table}

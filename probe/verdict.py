@@ -301,7 +301,7 @@ def _baselines(bench: Bench, snapshot: Optional[ClusterSnapshot]) -> Mapping[str
 def tell(bench: Bench, stage: str, diagnosis: Diagnosis) -> Diagnosis:
     """Post the verdict, signal it where somebody waits, publish it.
 
-    What cannot be published becomes a consequence in the verdict; the verdict itself stays.
+    What cannot be published is told in the verdict, as every cause that never decides; the verdict stays.
     """
     place = bench.place
     name = verdict_name(stage)
@@ -323,9 +323,11 @@ def tell(bench: Bench, stage: str, diagnosis: Diagnosis) -> Diagnosis:
         return diagnosis
     for text in errors:
         bench.say(text)
-    diagnosis = dataclasses.replace(
-        diagnosis, consequences=(*diagnosis.consequences, _publish_failed(errors))
-    )
+    told = (_publish_failed(errors),)
+    if diagnosis.candidates and not diagnosis.causes:  # undetermined: nothing stands among the causes
+        diagnosis = dataclasses.replace(diagnosis, consequences=(*diagnosis.consequences, *told))
+    else:
+        diagnosis = dataclasses.replace(diagnosis, causes=(*diagnosis.causes, *told))
     try:
         place.board.post(name, dump(diagnosis))
     except BoardError as error:

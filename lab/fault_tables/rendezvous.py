@@ -85,6 +85,7 @@ FAULTS: tuple[Fault, ...] = (
         expected=(("peer-missing", "cluster"),),
         injection=OnNode(rank=3, script="exec sleep infinity", undo="true"),
         at_boot=True,
+        boot_only=True,
         context={"cluster.deadline_s": "20"},
     ),
     Fault(

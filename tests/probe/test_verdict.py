@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from probe.place import Place
 from probe.rows import MESH_ROW, Waiter, dump
 from probe.verdict import MESH, Bench, settle
 from tests.cluster.world import cluster, from_group
-from tests.diagnosis.builders import healthy
+from tests.diagnosis.builders import Reports, drops, healthy
 from tests.probe.aws_server import Answer, answering
 
 CONFIG = NodeConfig(
@@ -30,11 +31,15 @@ DENIED = (
 )
 
 
+GOOD = healthy(2)
+
+
 class Account:
     """A publisher whose account answers as the test says; it remembers what it was told."""
 
-    def __init__(self, rules: ClusterSnapshot | Exception | None) -> None:
-        self._rules = rules
+    def __init__(self, rules: ClusterSnapshot | Exception | None, refused: str = "") -> None:
+        """refused: what publishing says."""
+        self._rules, self._refused = rules, refused
         self.told: list[tuple[Diagnosis, str]] = []
 
     def read_rules(self, member_ids: Sequence[str]) -> ClusterSnapshot | None:
@@ -51,12 +56,13 @@ class Account:
         return ()
 
     def publish(self, diagnosis: Diagnosis, run: str, *, alone: bool = False) -> tuple[str, ...]:
-        return ()
+        return (self._refused,) if self._refused else ()
 
 
-def judged(folder: Path, account: Account, config: NodeConfig | None = CONFIG) -> Diagnosis:
-    """The verdict of member 0 over two good rows in a directory."""
-    rows = healthy(2)
+def judged(
+    folder: Path, account: Account, config: NodeConfig | None = CONFIG, rows: Reports = GOOD
+) -> Diagnosis:
+    """The verdict of member 0 over rows of two in a directory."""
     for row in rows:
         board = DirectoryBoard(str(folder), row.member_id)
         board.post(f"member~{row.address}~29500~32768", b"")
@@ -99,6 +105,26 @@ def test_rules_that_do_not_come_in_time_are_unknown(tmp_path: Path, monkeypatch:
     found = judged(tmp_path, Account(None))
     assert found.verdict is Verdict.UNKNOWN
     assert found.unanswered[0].endswith("were not read: no answer of ec2 within 0.25 s")
+
+
+@pytest.mark.parametrize("blocked", [False, True])
+def test_what_could_not_be_published_is_a_cause_that_changes_no_verdict(
+    tmp_path: Path, blocked: bool
+) -> None:
+    """It stands last among the causes, or beside them where nothing decides; also in what is posted."""
+    rows = GOOD
+    if blocked:  # no rules are known, so that nothing decides between them
+        rows = drops(rows, lambda source, destination, port: True)
+    found = judged(tmp_path, Account(None, "PutLogEvents: no such group"), config=None, rows=rows)
+    told = found.consequences if blocked else found.causes
+    assert [(item.id, item.subject, item.evidence) for item in told] == [
+        ("publish-failed", "cluster", ("PutLogEvents: no such group",))
+    ]
+    assert found.causes == (() if blocked else told)
+    assert bool(found.candidates) is blocked
+    assert found.verdict is (Verdict.FAIL if blocked else Verdict.PASS)
+    posted = json.loads((tmp_path / "i-0" / "verdict-mesh.json").read_text())
+    assert posted == json.loads(dump(found))
 
 
 def test_a_check_elsewhere_has_no_rules_to_read(tmp_path: Path) -> None:
