@@ -19,6 +19,7 @@ BENCHMARKS = {
     "mesh_scale": "the mesh stage and the verdict at 16 and at 64 nodes; memory of one node",
     "nc_loop": "a loop of nc -zv over all pairs and ports beside the mesh stage, 16 nodes",
     "demo_time": "fullmesh demo: lab start to CREATE_COMPLETE, and the famous failure to its named cause",
+    "faults": "every fault of the lab and pairs of them, provoked; the confusion matrix (15 min)",
     "raw_torch": "what plain torch says about the famous failure, and after how long",
 }
 EXIT_FAILED = 1
@@ -80,6 +81,8 @@ def run(name: str, options: Options) -> bool:
         print(f"  failed: {error}", file=sys.stderr, flush=True)
         return False
     print(table(result.comparisons))
+    for line in result.text.splitlines():
+        print(f"  {line}".rstrip())
     for note in result.notes:
         print(f"  note: {note}")
     print(f"  kept in {path}; again: {command}\n", flush=True)

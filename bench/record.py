@@ -93,11 +93,15 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Result:
-    """A benchmark's outcome. data: whatever else the document keeps, at its top level."""
+    """A benchmark's outcome. data: whatever else the document keeps, at its top level.
+
+    text: what does not fit a table of figures, printed below it.
+    """
 
     comparisons: tuple[Comparison, ...]
     data: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    text: str = ""
 
 
 def machine() -> dict[str, Any]:
