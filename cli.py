@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import probe.cli
 from diagnosis.command_line import (
+    EXIT_INTERRUPTED,
     EXIT_UNKNOWN,
     EXIT_USAGE,
     CommandError,
@@ -133,13 +134,15 @@ def _causes(options: argparse.Namespace) -> int:
 def main(argv: list[str] | None = None) -> int:
     if sys.stdout is None or sys.stderr is None:
         return EXIT_USAGE  # started with a closed standard stream: there is nowhere to answer
-    words = sys.argv[1:] if argv is None else argv
-    options = build_parser("".join(words[:1])).parse_args(words)
     try:
+        words = sys.argv[1:] if argv is None else argv
+        options = build_parser("".join(words[:1])).parse_args(words)
         status: int = options.run(options)
         sys.stdout.flush()
     except CommandError as error:
         return complain(str(error), error.status)
+    except KeyboardInterrupt:
+        return complain("interrupted; nothing is left running", EXIT_INTERRUPTED)
     except BrokenPipeError:
         _abandon_stdout()  # the reader is gone: there is nobody to tell
         return EXIT_UNKNOWN

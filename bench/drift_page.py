@@ -201,7 +201,7 @@ def running() -> Iterator[Bench]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
         probe.close()
-        process = control_plane.start(port, folder / "control-plane.log")
+        process = control_plane.start(port, folder / "control-plane.log", folder / "scratch")
         try:
             url = f"http://127.0.0.1:{port}"
             control_plane.wait_healthy(url, 60, process)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from cluster.serial import decode
 from diagnosis.causes import cause
 from diagnosis.report import Diagnosis, Verdict
-from lab import enter
+from lab import enter, interrupts
 from lab.state import LabState, NodeState
 
 PROBE = "/opt/fullmesh/fullmesh.pyz"
@@ -78,24 +78,23 @@ def run_check(
     started = time.monotonic()
     late = start_after_s or {}
     given = zip(state.nodes, environments or [{}] * len(state.nodes), strict=True)
-    running = []
-    for node, variables in sorted(given, key=lambda item: late.get(item[0].rank, 0.0)):
-        time.sleep(max(0.0, late.get(node.rank, 0.0) - (time.monotonic() - started)))
-        if variables is not None:
-            shell = (shells or {}).get(node.rank, "")
-            running.append((node, _start(state, node, variables, arguments, shell)))
+    running: list[tuple[NodeState, subprocess.Popen[str]]] = []
     answers = []
     try:
+        for node, variables in sorted(given, key=lambda item: late.get(item[0].rank, 0.0)):
+            time.sleep(max(0.0, late.get(node.rank, 0.0) - (time.monotonic() - started)))
+            if variables is not None:
+                shell = (shells or {}).get(node.rank, "")
+                running.append((node, _start(state, node, variables, arguments, shell)))
         for node, process in running:
             left_s = max(
                 1.0, 2 * deadline_s + 30 + max(late.values(), default=0.0) - (time.monotonic() - started)
             )
             answers.append(_answer(node.rank, process, left_s))
     finally:
-        for _, process in running:
-            if process.poll() is None:
-                process.kill()
-                process.wait()
+        with interrupts.put_off():
+            for _, process in running:
+                enter.end(process)
     best = _fullest(answers, one_speaks=environments is not None)
     return _with_those_alone(best, answers, state)
 
@@ -112,6 +111,7 @@ def _start(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        start_new_session=True,  # Ctrl-C reaches this process only, which then ends the probes in order
     )
 
 
@@ -119,7 +119,7 @@ def _answer(rank: int, process: subprocess.Popen[str], timeout_s: float) -> Node
     try:
         output, errors = process.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:
-        process.kill()
+        enter.end(process)
         output, errors = process.communicate()
         errors += "\nthe probe did not end in time"
     try:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,10 +36,22 @@ def add_parsers(commands: Commands) -> None:
     _add_lab(commands)
 
 
+def _folder(text: str) -> Path:
+    if not text.strip() or "\0" in text:
+        raise argparse.ArgumentTypeError(f"{text!r} is not the path of a folder")
+    return Path(text)
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) <= 65535):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port from 1 to 65535, or 0 for any that is free")
+    return int(text)
+
+
 def _state_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--state-dir",
-        type=Path,
+        type=_folder,
         default=CHECKOUT / ".fullmesh",
         metavar="DIR",
         help="where the lab keeps its state and logs (default: .fullmesh in the checkout)",
@@ -95,7 +108,11 @@ def _add_lab(commands: Commands) -> None:
         help="also deploy the stack with N nodes (default: an empty account)",
     )
     up.add_argument(
-        "--port", type=int, default=0, help="loopback port of the control plane (default: any free one)"
+        "--port",
+        type=_port,
+        default=0,
+        metavar="PORT",
+        help="loopback port of the control plane (default: any free one)",
     )
     up.set_defaults(run=_lab_up)
     env = add_command(
@@ -197,11 +214,19 @@ def _running(options: argparse.Namespace) -> LabState:
     Raises:
         CommandError: none is running with this state folder.
     """
-    from lab import supervisor
+    from lab.state import FILE_NAME, holder, read, state_option
 
-    state = supervisor.read_state(options.state_dir)
+    state = read(options.state_dir)
     if state is None:
-        raise CommandError(f"no lab is running with {options.state_dir}; start one with: fullmesh lab up")
+        pid, here = holder(options.state_dir), state_option(options.state_dir)
+        if pid is not None:
+            raise CommandError(
+                f"a lab (process {pid}) holds {options.state_dir}, but its {FILE_NAME} there cannot be read: "
+                f"it is just starting, or the file is damaged; end it with: fullmesh lab down{here}"
+            )
+        raise CommandError(
+            f"no lab is running with {options.state_dir}; start one with: fullmesh lab up{here}"
+        )
     return state
 
 
@@ -209,10 +234,9 @@ def _lab_env(options: argparse.Namespace) -> int:
     from lab import toolchain
 
     state = _running(options)
-    values = toolchain.environment(state.endpoint_url, state.region)
-    values["PATH"] = f"{CHECKOUT / '.venv/bin'}:$PATH"
-    for name, value in values.items():
-        sys.stdout.write(f'export {name}="{value}"\n')
+    for name, value in toolchain.environment(state.endpoint_url, state.region).items():
+        sys.stdout.write(f"export {name}={shlex.quote(value)}\n")
+    sys.stdout.write(f'export PATH={shlex.quote(str(CHECKOUT / ".venv/bin"))}:"$PATH"\n')
     return 0
 
 
@@ -231,21 +255,30 @@ def _lab_status(options: argparse.Namespace) -> int:
 
 
 def _lab_exec(options: argparse.Namespace) -> int:
-    from lab import enter
+    from lab import enter, twin
 
     state = _running(options)
     try:
         node = state.node(options.node)
     except LookupError as error:
         return complain(str(error.args[0]))
+    status = twin.watch()
+    if status is not None:
+        return status if status >= 0 else 128 - status
     return enter.enter(state, node, options.argv)
 
 
 def _lab_check(options: argparse.Namespace) -> int:
     from diagnosis import render
-    from lab import check
+    from lab import check, twin
 
     state = _running(options)
+    status = twin.watch()
+    if status is not None:
+        if status < 0:
+            said = f"the check was killed (signal {-status}) before its verdict; run it again"
+            return complain(said, EXIT_UNKNOWN)
+        return status
     sys.stderr.write(f"probing on {len(state.nodes)} nodes (about 10 s) ...\n")
     try:
         diagnosis = check.run_check(state, collective=not options.no_collective)
@@ -260,13 +293,14 @@ def _lab_check(options: argparse.Namespace) -> int:
 
 def _lab_down(options: argparse.Namespace) -> int:
     from lab import supervisor
+    from lab.state import holder
 
-    state = supervisor.read_state(options.state_dir)
-    if state is None:
+    pid = holder(options.state_dir)
+    if pid is None:
         sys.stdout.write("no lab is running\n")
         return 0
     try:
-        supervisor.stop(state)
+        supervisor.stop(pid)
     except supervisor.LabError as error:
         return complain(str(error), EXIT_UNKNOWN)
     sys.stdout.write("the lab was ended\n")

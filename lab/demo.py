@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import queue
 import threading
 import time
@@ -13,15 +14,14 @@ from pathlib import Path
 
 from diagnosis import render
 from diagnosis.report import Diagnosis, Verdict
-from lab import CHECKOUT, deploy, pages, supervisor
+from lab import deploy, interrupts, pages, supervisor
 from lab.boot_change import BootChange
 from lab.check import CheckError
 from lab.fault_scene import FaultError, Scene
 from lab.faults import FAULTS, Fault, Way
 from lab.progress import Progress
-from lab.state import LabState
+from lab.state import DEFAULT_STATE_DIR, LabState
 
-DEFAULT_STATE_DIR = CHECKOUT / ".fullmesh"
 LAB_START_TIMEOUT_S = 60.0  # the emulator starts in 3 s; a loaded machine takes several times that
 
 
@@ -104,28 +104,43 @@ def running_lab(options: DemoOptions, progress: Progress) -> Iterator[LabState]:
         ),
     )
 
+    stop, keep = os.pipe()
+
     def hold() -> None:
         try:
-            supervisor.run(wanted, answers.put)
+            supervisor.run(wanted, answers.put, stop)
         except Exception as error:  # noqa: BLE001 - crosses to the waiting thread, which raises it
             answers.put(error)
 
     # The lab ends with the thread that started it, so that thread does nothing else.
     holder = threading.Thread(target=hold, name="lab", daemon=True)
-    with progress.step("start the lab", 4, options.logs / supervisor.SUPERVISOR_LOG):
-        holder.start()
-        try:
-            answer = answers.get(timeout=LAB_START_TIMEOUT_S)
-        except queue.Empty:
-            raise DemoError(f"the lab did not answer within {LAB_START_TIMEOUT_S:.0f} s") from None
-        if isinstance(answer, Exception):
-            raise DemoError(str(answer)) from answer
+    holder.start()
     try:
+        with progress.step("start the lab", 4, options.logs / supervisor.SUPERVISOR_LOG):
+            try:
+                answer = answers.get(timeout=LAB_START_TIMEOUT_S)
+            except queue.Empty:
+                raise DemoError(f"the lab did not answer within {LAB_START_TIMEOUT_S:.0f} s") from None
+            if isinstance(answer, Exception):
+                raise DemoError(str(answer)) from answer
         yield answer
     finally:
-        with progress.step("stop the lab", 2):
-            supervisor.stop(answer)
-            holder.join()
+        with interrupts.put_off(progress.say):
+            ending = progress.step("stop the lab", 2) if holder.is_alive() else contextlib.nullcontext()
+            with ending:
+                os.close(keep)
+                holder.join()
+                os.close(stop)
+        _raise_from(answers)
+
+
+def _raise_from(answers: queue.Queue[LabState | Exception]) -> None:
+    """Raise DemoError where the lab ended by itself: that explains whatever else went wrong meanwhile."""
+    with contextlib.suppress(queue.Empty):
+        while True:
+            said = answers.get_nowait()
+            if isinstance(said, Exception):
+                raise DemoError(str(said)) from said
 
 
 def run(
@@ -151,8 +166,10 @@ def run(
     with progress.step("cdk bootstrap", 8, log):
         if not deploy.bootstrap(state, log):
             raise DemoError(f"cdk bootstrap failed; its log is {log}:\n{tail(log)}")
+    _still_running(options)
     with progress.step(f"cdk deploy, {options.nodes} nodes", 35 if options.fault is None else 30, log):
         deployment = deploy.deploy(state, log, context)
+    _still_running(options)
     newest = deploy.newest_verdict(state, options.cluster)
     if newest is None and not deployment.complete:
         progress.say(tail(log))
@@ -182,14 +199,19 @@ def run(
     )
 
 
+def _still_running(options: DemoOptions) -> LabState:
+    """The lab as it is now; raises DemoError where it ended meanwhile."""
+    running = supervisor.read_state(options.state_dir)
+    if running is None:
+        raise DemoError(f"the lab ended by itself; its log is {options.logs / supervisor.SUPERVISOR_LOG}")
+    return running
+
+
 def _broken(
     options: DemoOptions, fault: Fault, deployed: DemoResult, progress: Progress, undo: contextlib.ExitStack
 ) -> DemoResult:
     """The verdict of a check after a fault has come into the running cluster."""
-    running = supervisor.read_state(options.state_dir)
-    if running is None:
-        raise DemoError(f"the lab ended by itself; its log is {options.logs / supervisor.SUPERVISOR_LOG}")
-    scene = Scene(lab=running, cluster=options.cluster)
+    scene = Scene(lab=_still_running(options), cluster=options.cluster)
     in_force = fault.provoked(scene)
     try:
         with progress.step(f"break it: {fault.title}", 2):

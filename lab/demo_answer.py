@@ -12,9 +12,9 @@ from diagnosis import render
 from diagnosis.prose import beside
 from diagnosis.report import Diagnosis, Verdict
 from lab import CHECKOUT
-from lab.demo import DEFAULT_STATE_DIR, DemoOptions, DemoResult
+from lab.demo import DemoOptions, DemoResult
 from lab.faults import FAULTS, Way
-from lab.state import LabState
+from lab.state import LabState, state_option
 
 RAW_TORCH_MEASUREMENTS = CHECKOUT / "bench" / "measurements" / "raw_torch.json"
 
@@ -124,7 +124,7 @@ def _what_next(options: DemoOptions, keep: bool) -> list[str]:
             "or keep the lab up, break it by hand, and have it named:",
             f"  {fullmesh} demo --keep",
         ]
-    here = _state_option(options.state_dir)
+    here = state_option(options.state_dir)
     return [
         "Break something on purpose, in another terminal:",
         f'  eval "$({fullmesh} lab env{here})"',
@@ -134,17 +134,12 @@ def _what_next(options: DemoOptions, keep: bool) -> list[str]:
         "  aws ec2 revoke-security-group-ingress --group-id $GROUP \\",
         "    --protocol tcp --port 0-65535 --source-group $GROUP",
         "or the firewall of one node:",
-        f"  {fullmesh} lab exec{here} 2 -- nft -f - <<< \\",
+        f"  {fullmesh} lab exec{here} {min(2, options.nodes - 1)} -- nft -f - <<< \\",
         "    'table inet t { chain c { type filter hook input priority 0;",
         "      ct state new tcp dport 32768-60999 drop; }; }'",
         "then see it named:",
         f"  {fullmesh} lab check{here}",
     ]
-
-
-def _state_option(state_dir: Path) -> str:
-    """What the commands of another terminal need to find this lab."""
-    return "" if state_dir.resolve() == DEFAULT_STATE_DIR else f" --state-dir {state_dir}"
 
 
 def faults_text() -> str:
@@ -160,7 +155,7 @@ def faults_text() -> str:
 
 def how_to_use(state: LabState) -> str:
     """What a terminal that runs `lab up` shows."""
-    here = _state_option(Path(state.state_dir))
+    here = state_option(Path(state.state_dir))
     return "\n".join(
         [
             f"the lab answers at {state.endpoint_url}; in another terminal:",

@@ -48,13 +48,14 @@ def cdk(state: LabState, log: Path, *arguments: str) -> toolchain.CdkResult:
         toolchain.environment(state.endpoint_url, state.region),
         log=log,
         output_dir=Path(state.state_dir) / "cdk.out",
+        lives_with=state.pid,
     )
 
 
 def bootstrap(state: LabState, log: Path) -> bool:
     """`cdk bootstrap`; False when it failed (the log says why)."""
     env = toolchain.environment(state.endpoint_url, state.region)
-    return toolchain.bootstrap(env, state.region, log).status == 0
+    return toolchain.bootstrap(env, state.region, log, state.pid).status == 0
 
 
 def deploy(state: LabState, log: Path, context: dict[str, str]) -> Deployment:

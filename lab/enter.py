@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
-from typing import List, Sequence
+from types import FrameType
+from typing import Any, List, Sequence
 
-from lab import image
+from lab import image, processes
 from lab.state import LabState, NodeState
 
 _NAMESPACES = ("--mount", "--net", "--uts", "--ipc", "--pid")
@@ -30,7 +32,9 @@ def command(state: LabState, node: NodeState, argv: Sequence[str]) -> List[str]:
     return [
         "nsenter", "--target", str(node.pid), *user, *_NAMESPACES, "--",
         "setpriv", "--pdeathsig", "KILL", "--bounding-set", image.bounding_set_argument(),
-        "env", "-i", "-C", "/root", *(f"{key}={value}" for key, value in variables.items()),
+        # nsenter may ignore Ctrl-C (see `enter`), and what is ignored is inherited
+        "env", "--default-signal=INT", "-i", "-C", "/root",
+        *(f"{key}={value}" for key, value in variables.items()),
         *argv,
     ]  # fmt: skip
 
@@ -56,5 +60,40 @@ def network_command(state: LabState, argv: Sequence[str]) -> List[str]:
 
 
 def enter(state: LabState, node: NodeState, argv: Sequence[str]) -> int:
-    """Run `argv` inside the node with this process's terminal; returns its exit status."""
-    return subprocess.run(command(state, node, argv), check=False).returncode
+    """Run `argv` inside the node with this process's terminal; returns its exit status, as a shell does.
+
+    Ctrl-C is the command's to hear, which shares the terminal: nsenter and this process wait for it.
+    """
+    interrupted = False
+
+    def note(_number: int, _frame: FrameType | None) -> None:
+        nonlocal interrupted
+        interrupted = True
+
+    before = signal.signal(signal.SIGINT, note)
+    process = subprocess.Popen(
+        command(state, node, argv),
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),  # noqa: PLW1509 - no threads
+    )
+    try:
+        status = process.wait()
+    finally:
+        end(process)
+        signal.signal(signal.SIGINT, before)
+    if interrupted and status == 1:
+        return 128 + signal.SIGINT  # nsenter cannot end by a signal that it ignores
+    return status if status >= 0 else 128 - status
+
+
+def end(process: subprocess.Popen[Any]) -> None:
+    """Kill what runs in a node by `command`, with all that it has started there, if it still runs.
+
+    Not nsenter, its parent, which is to collect it: otherwise that falls to the machine's init, and a
+    node cannot end before it is done.
+    """
+    if process.poll() is None:
+        if processes.children(process.pid):
+            processes.end_below(process.pid)
+        else:
+            process.kill()
+        process.wait()

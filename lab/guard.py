@@ -16,7 +16,7 @@ from typing import Dict, NoReturn, Optional, Tuple
 from cluster.serial import decode, encode
 from lab import control_plane, fabric, fleet, image, observe, sandbox, services, state, syscalls
 from lab.state import LabState, NodeState
-from lab.supervisor import CONTROL_PLANE_LOG, SUPERVISOR_LOG, WORK, LabError, LabOptions
+from lab.supervisor import CONTROL_PLANE_LOG, SUPERVISOR_LOG, LabError, LabOptions
 
 POLL_S = 0.3
 _HEALTHY_TIMEOUT_S = 60.0
@@ -39,7 +39,7 @@ def main(news: int, caller: int, options: LabOptions) -> int:
     if held is None:
         _tell(news, {"error": f"another lab is just starting with this folder ({state_dir})"})
         return 1
-    work = state_dir / WORK
+    work = state_dir / state.WORK
     work.mkdir(exist_ok=True)
     init = 0
     code = 1
@@ -58,16 +58,13 @@ def main(news: int, caller: int, options: LabOptions) -> int:
     except sandbox.SandboxError as error:
         _tell(news, {"error": str(error)})
     except _Stopped:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         code = 0
     finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         if init:
             os.kill(init, signal.SIGKILL)
             os.waitpid(init, 0)
-        with contextlib.suppress(OSError):
-            (state_dir / state.FILE_NAME).unlink()
-        with contextlib.suppress(OSError):
-            work.rmdir()
+        state.tidy(state_dir)
     _tell(news, {"stopped": True})
     return code
 
@@ -99,7 +96,7 @@ def _say(line: str) -> None:
 
 def _hold_lab(news: int, caller: int, guard_pid: int, rootless: bool, options: LabOptions) -> None:
     """Start everything, then follow the control plane until killed."""
-    work = Path(options.state_dir) / WORK
+    work = Path(options.state_dir) / state.WORK
     # in this mount namespace only: temporary files of all parts go with it
     syscalls.mount("lab", str(work), "tmpfs", syscalls.MS_NOSUID, "mode=700")
     (work / "root").mkdir()
@@ -109,7 +106,7 @@ def _hold_lab(news: int, caller: int, guard_pid: int, rootless: bool, options: L
     os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
 
     plane_log = Path(options.log_dir) / CONTROL_PLANE_LOG
-    plane = control_plane.start(options.port, plane_log)
+    plane = control_plane.start(options.port, plane_log, work / "tmp" / "control-plane")
     network = fabric.Fabric()
     served = services.Services(network.namespace, options.port)
     system = image.Image.of_this_machine()

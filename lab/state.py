@@ -6,16 +6,21 @@ lab left behind is told from a living one without trusting process ids.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional, Tuple
 
 from cluster.serial import decode, encode
+from lab import CHECKOUT
 
 FILE_NAME = "lab.json"
+WORK = "work"  # an empty folder for the lab's own mounts, which only the lab sees
+DEFAULT_STATE_DIR = CHECKOUT / ".fullmesh"
 
 
 @dataclass(frozen=True)
@@ -66,6 +71,11 @@ class LabState:
         raise LookupError(f"there is no node {rank}; nodes are numbered by rank: {there}")
 
 
+def state_option(state_dir: Path) -> str:
+    """What the commands of another terminal need to find the lab with this folder."""
+    return "" if state_dir.resolve() == DEFAULT_STATE_DIR else f" --state-dir {shlex.quote(str(state_dir))}"
+
+
 def write(path: Path, state: LabState) -> None:
     """Replace the state file in one step."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
@@ -96,10 +106,51 @@ def _is_held(state_dir: Path) -> bool:
     return False
 
 
+def holder(state_dir: Path) -> Optional[int]:
+    """The guard of the lab that holds the folder, also where its state file is damaged; None: no lab.
+
+    Source: /proc/locks, proc_locks(5).
+    """
+    try:
+        where = state_dir.stat()
+        locks = Path("/proc/locks").read_text().splitlines()
+    except OSError:
+        return None
+    wanted = f"{os.major(where.st_dev):02x}:{os.minor(where.st_dev):02x}:{where.st_ino}"
+    for words in map(str.split, locks):
+        if words[1:4] == ["FLOCK", "ADVISORY", "WRITE"] and words[5] == wanted and _is_guard(words[4]):
+            return int(words[4])
+    return None
+
+
+def _is_guard(pid: str) -> bool:
+    try:
+        return b"lab.guard" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+
+
+def tidy(state_dir: Path) -> None:
+    """Remove what a lab keeps in its folder while it runs. Call while holding it."""
+    with contextlib.suppress(OSError):
+        (state_dir / FILE_NAME).unlink()
+    with contextlib.suppress(OSError):  # not empty: somebody else's
+        (state_dir / WORK).rmdir()
+
+
+def tidy_after(state_dir: Path) -> None:
+    """The same for a lab that was killed; nothing where another one has begun meanwhile."""
+    with contextlib.suppress(OSError):
+        held = lock(state_dir)
+        if held is not None:
+            tidy(state_dir)
+            os.close(held)
+
+
 def read(state_dir: Path) -> Optional[LabState]:
     """The lab that runs with this state folder; None when none does (a stale file is not a lab)."""
     try:
         document = json.loads((state_dir / FILE_NAME).read_text())
         return decode(LabState, document) if _is_held(state_dir) else None
-    except (OSError, ValueError):  # DecodeError is one, too
+    except (OSError, ValueError, RecursionError):  # DecodeError is one, too
         return None

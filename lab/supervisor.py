@@ -16,20 +16,18 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Dict, Optional, Tuple
 
 from cluster.serial import decode, encode
-from lab import sandbox, state
+from lab import interrupts, sandbox, state
 from lab.boot_change import BootChange
 from lab.state import LabState
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SUPERVISOR_LOG = "supervisor.log"
 CONTROL_PLANE_LOG = "control-plane.log"
-WORK = "work"
 _PASSED_ON = ("LANG", "PYTHONPATH", "HOME")
 _STOP_TIMEOUT_S = 15.0
 
@@ -54,11 +52,13 @@ def read_state(state_dir: Path) -> Optional[LabState]:
     return state.read(state_dir)
 
 
-def run(options: LabOptions, ready: Callable[[LabState], None]) -> None:
+def run(options: LabOptions, ready: Callable[[LabState], None], stop: Optional[int] = None) -> None:
     """Run a lab until it is stopped; calls `ready` once its control plane answers.
 
-    Call it from a thread that lives as long as the lab. On KeyboardInterrupt the lab is ended
-    before the exception goes on.
+    Call it from a thread that lives as long as the lab. It returns when all of the lab is gone, and
+    on KeyboardInterrupt the lab is ended before the exception goes on.
+
+    stop: a descriptor; the lab is ended when it can be read (a pipe whose other end was closed, say).
 
     Raises:
         LabError: another lab runs with this folder, the port is taken, the kernel refuses
@@ -97,17 +97,32 @@ def run(options: LabOptions, ready: Callable[[LabState], None]) -> None:
         )
     os.close(theirs)
     try:
-        _follow(news, ready, log)
+        _follow(news, ready, log, stop)
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            guard.terminate()
-        guard.wait()
-        os.close(news)
+        with interrupts.put_off():
+            with contextlib.suppress(ProcessLookupError):
+                guard.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                guard.send_signal(signal.SIGCONT)  # one that was stopped does not hear
+                guard.wait(_STOP_TIMEOUT_S)
+            os.close(news)
+            state.tidy_after(state_dir)  # for a guard that was killed
+        if guard.poll() is None:
+            raise LabError(_does_not_end(guard.pid))
 
 
-def _follow(news: int, ready: Callable[[LabState], None], log: Path) -> None:
-    """Pass the lab's news on until it ends."""
-    with os.fdopen(news, "r", closefd=False) as lines:
+def _follow(news: int, ready: Callable[[LabState], None], log: Path, stop: Optional[int]) -> None:
+    """Pass the lab's news on until it ends, or is to."""
+    unfinished = b""
+    watched = [news] if stop is None else [news, stop]
+    while True:
+        there = select.select(watched, [], [])[0]
+        if stop in there:
+            return
+        data = os.read(news, 65536)
+        if not data:
+            raise LabError(f"the lab ended by itself; its log is {log}")
+        *lines, unfinished = (unfinished + data).split(b"\n")
         for line in lines:
             message = json.loads(line)
             if "error" in message:
@@ -115,34 +130,39 @@ def _follow(news: int, ready: Callable[[LabState], None], log: Path) -> None:
             if "stopped" in message:
                 return
             ready(decode(LabState, message["ready"]))
-    raise LabError(f"the lab ended by itself; its log is {log}")
 
 
-def stop(running: LabState) -> None:
-    """End a running lab and wait until it is gone.
+def stop(pid: int) -> None:
+    """End a running lab, whose guard is `pid`, and wait until it is gone.
 
     Raises:
         LabError: it did not end.
     """
     try:
-        guard = os.pidfd_open(running.pid)
+        guard = os.pidfd_open(pid)
     except ProcessLookupError:
         return
     try:
         signal.pidfd_send_signal(guard, signal.SIGTERM)
+        signal.pidfd_send_signal(guard, signal.SIGCONT)  # one that was stopped does not hear
         if not select.select([guard], [], [], _STOP_TIMEOUT_S)[0]:
-            raise LabError(f"the lab (process {running.pid}) did not end within {_STOP_TIMEOUT_S:g} s")
+            raise LabError(_does_not_end(pid))
     finally:
         os.close(guard)
-    deadline = time.monotonic() + _STOP_TIMEOUT_S
-    while read_state(Path(running.state_dir)) is not None and time.monotonic() < deadline:
-        time.sleep(0.02)
+
+
+def _does_not_end(pid: int) -> str:
+    return (
+        f"the lab (process {pid}) did not end within {_STOP_TIMEOUT_S:g} s; a process that was started "
+        f"inside it waits to be collected by its parent: ps -e -o pid,ppid,state,args | grep ' Z '"
+    )
 
 
 def _already(running: LabState) -> str:
+    here = state.state_option(Path(running.state_dir))
     return (
         f"a lab is running already with this folder ({running.state_dir}, process {running.pid}, "
-        f"since {running.started_at}); end it with: fullmesh lab down --state-dir {running.state_dir}"
+        f"since {running.started_at}); end it with: fullmesh lab down{here}"
     )
 
 

@@ -37,6 +37,7 @@ _SYS_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 
 _PR_SET_PDEATHSIG = 1
 _PR_CAPBSET_DROP = 24
+_PR_SET_CHILD_SUBREAPER = 36
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -123,6 +124,12 @@ def set_host_name(name: str) -> None:
 def set_parent_death_signal(number: int) -> None:
     """Ask for signal `number` when the THREAD that started this process ends."""
     _check(_libc.prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(number), 0, 0, 0), "prctl PR_SET_PDEATHSIG")
+
+
+def adopt_orphans(adopt: bool = True) -> None:
+    """Become the parent of whatever descendant loses its own (prctl(2), PR_SET_CHILD_SUBREAPER)."""
+    done = _libc.prctl(_PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(adopt), 0, 0, 0)
+    _check(done, "prctl PR_SET_CHILD_SUBREAPER")
 
 
 def drop_from_bounding_set(capability: int) -> None:

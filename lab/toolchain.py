@@ -6,16 +6,17 @@ node_modules, so nothing of the machine's own is used. `make setup` installs bot
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
+import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab import CHECKOUT, sandbox
+from lab import CHECKOUT, interrupts, leash
 
 ACCOUNT = "000000000000"  # the control plane's, whatever the credentials
 CDK = CHECKOUT / "node_modules" / "aws-cdk" / "bin" / "cdk"
@@ -108,55 +109,63 @@ def cdk(
     log: Path | None = None,
     output_dir: Path | None = None,
     *,
-    working_dir: Path = CHECKOUT,
+    working_dir: Path | None = CHECKOUT,
     on_line: Callable[[str], None] | None = None,
+    lives_with: int | None = None,
 ) -> CdkResult:
     """Run one CDK command to its end; a failing status is an answer, not an error.
 
     env: what `environment` returned (and anything beside it).
     log: file that takes all output, too; output_dir: the cloud assembly's folder, which two
     commands at the same time must not share; on_line: called with each line as it comes.
+    working_dir: None = an empty one. lives_with: a process (a lab's guard) without which the
+    command is ended.
 
     Raises:
         ToolchainError: Node or the CLI is missing.
     """
     command = [*cdk_command(), *args]
     if output_dir is not None:
-        command += ["--output", str(output_dir)]
+        command += ["--output", str(output_dir.resolve())]
     lines: list[str] = []
-    sink = log.open("a", encoding="utf-8") if log else None
-    try:
-        with subprocess.Popen(
-            command,
-            cwd=working_dir,
+    with contextlib.ExitStack() as stack:
+        sink = stack.enter_context(log.open("a", encoding="utf-8")) if log else None
+        leashed = leash.command(command, folder=working_dir, assembly=output_dir, lives_with=lives_with)
+        process = subprocess.Popen(
+            stack.enter_context(leashed),
+            cwd=CHECKOUT,
             env=process_environment(env),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
-            # One system call: a killed demo must leave no CDK that retries against nothing.
-            preexec_fn=sandbox.die_with_parent,  # noqa: PLW1509 - see above
-        ) as process:
-            assert process.stdout is not None  # noqa: S101  (stdout=PIPE above)
-            try:
-                for line in process.stdout:
-                    lines.append(line)
-                    if sink:
-                        sink.write(line)
-                        sink.flush()
-                    if on_line:
-                        on_line(line.rstrip("\n"))
-            except BaseException:
-                process.terminate()
-                raise
-        return CdkResult(arguments=tuple(args), status=process.returncode, output="".join(lines))
-    finally:
-        if sink:
-            sink.close()
+            start_new_session=True,  # Ctrl-C reaches the caller only, which then ends it in order
+        )
+        stack.enter_context(process)
+        stack.callback(_end, process)
+        assert process.stdout is not None  # noqa: S101  (stdout=PIPE above)
+        for line in process.stdout:
+            lines.append(line)
+            if sink:
+                sink.write(line)
+                sink.flush()
+            if on_line:
+                on_line(line.rstrip("\n"))
+        return CdkResult(arguments=tuple(args), status=process.wait(), output="".join(lines))
 
 
-def bootstrap(env: Mapping[str, str], region: str, log: Path | None = None) -> CdkResult:
+def _end(process: subprocess.Popen[str]) -> None:
+    with interrupts.put_off():
+        if process.poll() is None:
+            process.terminate()
+            process.send_signal(signal.SIGCONT)  # one that was stopped does not hear
+            process.wait()
+
+
+def bootstrap(
+    env: Mapping[str, str], region: str, log: Path | None = None, lives_with: int | None = None
+) -> CdkResult:
     """`cdk bootstrap` of the control plane's account, without synthesising any app for it."""
-    with tempfile.TemporaryDirectory(prefix="fullmesh-bootstrap-") as folder:
-        return cdk(["bootstrap", f"aws://{ACCOUNT}/{region}"], env, log=log, working_dir=Path(folder))
+    arguments = ["bootstrap", f"aws://{ACCOUNT}/{region}"]
+    return cdk(arguments, env, log=log, working_dir=None, lives_with=lives_with)

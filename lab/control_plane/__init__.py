@@ -29,12 +29,13 @@ class ControlPlaneError(RuntimeError):
 def start(
     port: int,
     log: Path,
+    scratch: Path,
     public_host: str = DEFAULT_PUBLIC_HOST,
     public_port: int = DEFAULT_PUBLIC_PORT,
 ) -> subprocess.Popen[bytes]:
     """Start the control plane on 127.0.0.1:`port`; it ends with the calling process.
 
-    log: file that takes all its output; temporary files go into a folder beside it.
+    log: file that takes all its output; scratch: folder for temporary files, which it makes anew.
     public_host, public_port: how nodes reach it.
     The child leads a process group of its own (Lambda functions are its members): end it
     with `terminate`, wait, or let it die with the caller.
@@ -42,7 +43,7 @@ def start(
     log.parent.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "lab.control_plane", "--port", str(port)]
     command += ["--public-host", public_host, "--public-port", str(public_port)]
-    command += ["--parent", str(os.getpid()), "--scratch", str(log.parent / f"{log.stem}-scratch")]
+    command += ["--parent", str(os.getpid()), "--scratch", str(scratch)]
     with log.open("ab") as output:
         return subprocess.Popen(
             command,

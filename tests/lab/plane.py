@@ -71,7 +71,7 @@ def free_port() -> int:
 def running_plane(folder: Path) -> Iterator[Plane]:
     """Start a control plane, and end it."""
     port, log = free_port(), folder / "control-plane.log"
-    process = control_plane.start(port, log)
+    process = control_plane.start(port, log, log.parent / "scratch")
     try:
         url = f"http://127.0.0.1:{port}"
         control_plane.wait_healthy(url, 30, process)

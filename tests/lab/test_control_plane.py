@@ -59,7 +59,8 @@ def test_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
         "import sys, time\n"
         "from pathlib import Path\n"
         "from lab import control_plane\n"
-        f"started = control_plane.start({port}, Path({str(tmp_path / 'log')!r}))\n"
+        f"folder = Path({str(tmp_path)!r})\n"
+        f"started = control_plane.start({port}, folder / 'log', folder / 'scratch')\n"
         f"control_plane.wait_healthy('http://127.0.0.1:{port}', 30, started)\n"
         "print(started.pid, flush=True)\n"
         "time.sleep(60)\n"
@@ -81,7 +82,7 @@ def test_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
 def test_a_taken_port_is_told_at_once(plane: Plane, tmp_path: Path) -> None:
     """A second control plane on the same port ends instead of answering for the first."""
     port = int(plane.url.rpartition(":")[2])
-    process = control_plane.start(port, tmp_path / "log")
+    process = control_plane.start(port, tmp_path / "log", tmp_path / "scratch")
     assert process.wait(30) == 1
     assert "Address already in use" in (tmp_path / "log").read_text()
 

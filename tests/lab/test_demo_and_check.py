@@ -44,6 +44,7 @@ def result_of(monkeypatch: pytest.MonkeyPatch, folder: Path, complete: bool) -> 
     monkeypatch.setattr(deploy, "newest_verdict", lambda *_: (PROVEN, "s3://bucket/rows/x"))
     monkeypatch.setattr(deploy, "outputs", lambda *_: {})
     monkeypatch.setattr(deploy, "function_name", lambda *_: None)
+    monkeypatch.setattr(demo.supervisor, "read_state", lambda *_: LAB)
     return demo.run(demo.DemoOptions(state_dir=folder), LAB, Progress(quiet=True))
 
 
