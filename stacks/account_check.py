@@ -11,17 +11,16 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from cluster.instance_types import EFA_TYPES_COMMAND, family_of
-from cluster.keys import CLUSTER_TAG
 from cluster.spec import Capacity, ClusterSpec, Placement, PortProfile
 from diagnosis.prerequisites import Check
 from stacks.account import Account, UnreadError, refuses_credentials
+from stacks.account_vcpus import STANDARD_FAMILIES, vcpus_in_use
 from stacks.images import ROOT_DEVICE, image_parameter
 
 BOOTSTRAP_PARAMETER = "/cdk-bootstrap/hnb659fds/version"
 BOOTSTRAP_VERSION = 6  # what a synthesised stack asks of the account, in its rule CheckBootstrapVersion
 STANDARD_QUOTA = "L-1216C47A"
 """Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances, in vCPUs."""
-STANDARD_FAMILIES = frozenset(("a", "c", "d", "h", "i", "im", "is", "m", "r", "t", "z"))
 
 
 def examine_account(spec: ClusterSpec, session: Any) -> list[Check]:
@@ -119,14 +118,7 @@ def _zone(spec: ClusterSpec, account: Account) -> Check:
     if spec.vpc_id and not spec.zones:
         way = "name it: cluster.availability_zone"
         raise UnreadError(f"the subnets of {spec.vpc_id} decide the zone", way)
-    wanted = spec.zones
-    if not wanted:
-        answer = account.ask(
-            "ec2", "describe_availability_zones", Filters=[{"Name": "state", "Values": ["available"]}]
-        )
-        kinds = {zone["ZoneName"]: zone.get("ZoneType") for zone in answer["AvailabilityZones"]}
-        regular = sorted(name for name, kind in kinds.items() if kind in (None, "availability-zone"))
-        wanted = tuple(regular[: spec.subnets])
+    wanted = spec.zones or _first_zones(account)[: spec.subnets]
     answer = account.ask(
         "ec2",
         "describe_instance_type_offerings",
@@ -135,15 +127,31 @@ def _zone(spec: ClusterSpec, account: Account) -> Check:
     )
     offered = sorted(item["Location"] for item in answer["InstanceTypeOfferings"])
     missing = [zone for zone in wanted if zone not in offered]
-    if missing or not wanted:
-        found = f"{spec.instance_type} is not offered in {', '.join(missing) or account.region}"
-        way = f"set cluster.availability_zone to one of {', '.join(offered) or '(none in this region)'}"
+    if missing or len(wanted) < spec.subnets:
+        few = f"Fn::GetAZs gives {len(wanted)} of the {spec.subnets} zones needed"
+        found = f"{spec.instance_type} is not offered in {', '.join(missing)}" if missing else few
+        those = ", ".join(offered) or "(none in this region)"
+        way = f"set cluster.availability_zone to {spec.subnets} of {those}"
         return Check("zone", False, found, way)
     return Check("zone", True, f"{spec.instance_type} is offered in {', '.join(wanted)}")
 
 
+def _first_zones(account: Account) -> tuple[str, ...]:
+    """As Fn::GetAZs gives them: the zones with a default subnet, or all where no zone has one.
+
+    docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/intrinsic-function-reference-getavailabilityzones.html
+    """
+    default = [{"Name": "default-for-az", "Values": ["true"]}]
+    subnets = account.ask("ec2", "describe_subnets", Filters=default)["Subnets"]
+    with_default = {subnet["AvailabilityZone"] for subnet in subnets}
+    available = [{"Name": "state", "Values": ["available"]}]
+    answer = account.ask("ec2", "describe_availability_zones", Filters=available)
+    kinds = {zone["ZoneName"]: zone.get("ZoneType") for zone in answer["AvailabilityZones"]}
+    regular = sorted(name for name, kind in kinds.items() if kind in (None, "availability-zone"))
+    return tuple(name for name in regular if name in with_default) or tuple(regular)
+
+
 def _quota(spec: ClusterSpec, account: Account) -> Check:
-    """What runs already counts too, but not this cluster's own nodes: they end before new ones start."""
     name = "vCPU quota"
     if spec.capacity is Capacity.BLOCK:
         return Check(name, True, "a capacity block is not counted against it")
@@ -156,39 +164,14 @@ def _quota(spec: ClusterSpec, account: Account) -> Check:
     needed = details["VCpuInfo"]["DefaultVCpus"] * spec.nodes
     answer = account.ask("service-quotas", "get_service_quota", ServiceCode="ec2", QuotaCode=STANDARD_QUOTA)
     quota = int(answer["Quota"]["Value"])
-    used = _running_vcpus(spec, account)
+    used = vcpus_in_use(spec, account)
     fits = needed <= quota - used
-    found = f"{needed} vCPUs needed, {used} of {quota} in use by others"
+    found = f"{needed} vCPUs needed, {used} of {quota} held by others"
     way = (
         "raise it: aws service-quotas request-service-quota-increase --service-code ec2 "
         f"--quota-code {STANDARD_QUOTA} --desired-value {used + needed}"
     )
     return Check(name, fits, found, "" if fits else way)
-
-
-def _running_vcpus(spec: ClusterSpec, account: Account) -> int:
-    used = 0
-    token: dict[str, Any] = {}
-    while True:
-        answer = account.ask(
-            "ec2",
-            "describe_instances",
-            Filters=[{"Name": "instance-state-name", "Values": ["pending", "running"]}],
-            **token,
-        )
-        for reservation in answer["Reservations"]:
-            for instance in reservation["Instances"]:
-                tags = {tag["Key"]: tag["Value"] for tag in instance.get("Tags", ())}
-                on_demand = "InstanceLifecycle" not in instance
-                standard = family_of(instance["InstanceType"]) in STANDARD_FAMILIES
-                if on_demand and standard and tags.get(CLUSTER_TAG) != spec.name:
-                    options = instance.get("CpuOptions")
-                    if not options:
-                        raise UnreadError("EC2 does not say how many vCPUs run", "aws ec2 describe-instances")
-                    used += options["CoreCount"] * options["ThreadsPerCore"]
-        if not answer.get("NextToken"):
-            return used
-        token = {"NextToken": answer["NextToken"]}
 
 
 def _image(spec: ClusterSpec, account: Account) -> Check:

@@ -16,7 +16,9 @@ import pytest
 
 from cluster.spec import ClusterSpec
 from diagnosis.prerequisites import Check
+from stacks.account import Account
 from stacks.account_check import examine_account
+from stacks.account_vcpus import vcpus_in_use
 from tests.lab.plane import Plane, running_plane
 
 REGION = "us-east-1"
@@ -129,6 +131,67 @@ def test_a_reservation_must_lie_where_the_nodes_do(plane: Plane, monkeypatch: py
     )
 
 
+@pytest.mark.lab
+def test_the_zone_is_the_one_that_the_template_gets(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fn::GetAZs leaves out a zone without a default subnet while another has one."""
+    ec2, session = plane.client("ec2"), session_at(plane.url, monkeypatch)
+
+    def answer(**settings: Any) -> Check:
+        (check,) = (c for c in examine_account(spec_of(**settings), session) if c.name == "zone")
+        return check
+
+    defaults = [{"Name": "default-for-az", "Values": ["true"]}]
+    first, *others = sorted(
+        ec2.describe_subnets(Filters=defaults)["Subnets"], key=lambda subnet: str(subnet["AvailabilityZone"])
+    )
+    assert answer().found == f"c7i.xlarge is offered in {first['AvailabilityZone']}"
+    ec2.delete_subnet(SubnetId=first["SubnetId"])
+    assert answer().found == f"c7i.xlarge is offered in {others[0]['AvailabilityZone']}"
+    for subnet in others[1:]:
+        ec2.delete_subnet(SubnetId=subnet["SubnetId"])
+    few = answer(subnets=2, placement="none")
+    assert (few.ok, few.found) == (False, "Fn::GetAZs gives 1 of the 2 zones needed")
+
+
+@pytest.mark.lab
+def test_unused_reservations_count_against_the_quota_as_running_instances_do(
+    plane: Plane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others' instances and reserved room by their types' vCPUs; nothing of this cluster's, no GPU."""
+    ec2, account = plane.client("ec2"), Account(session_at(plane.url, monkeypatch))
+    mine = spec_of(name="mine")
+    before = vcpus_in_use(mine, account)
+
+    def launch(instance_type: str, *tags: dict[str, str]) -> None:
+        ec2.run_instances(
+            ImageId="ami-0123456789abcdef0",
+            InstanceType=instance_type,
+            MinCount=2,
+            MaxCount=2,
+            TagSpecifications=[{"ResourceType": "instance", "Tags": list(tags)}] if tags else [],
+        )
+
+    def reserve(*tags: dict[str, str]) -> str:
+        made = ec2.create_capacity_reservation(
+            InstanceType="c7i.2xlarge",
+            InstancePlatform="Linux/UNIX",
+            AvailabilityZone="us-east-1b",
+            InstanceCount=3,
+            TagSpecifications=[{"ResourceType": "capacity-reservation", "Tags": list(tags)}] if tags else [],
+        )
+        return str(made["CapacityReservation"]["CapacityReservationId"])
+
+    launch("c7i.xlarge")
+    launch("g5.xlarge")
+    launch("c7i.xlarge", {"Key": "fullmesh:cluster", "Value": "mine"})
+    assert vcpus_in_use(mine, account) - before == 2 * 4
+    given = reserve()
+    reserve({"Key": "Name", "Value": "mine"})
+    assert vcpus_in_use(mine, account) - before == 2 * 4 + 3 * 8
+    using = dataclasses.replace(mine, capacity_reservation_id=given)
+    assert vcpus_in_use(using, account) - before == 2 * 4
+
+
 class Refusing(BaseHTTPRequestHandler):
     """Speaks as AWS does to credentials that may ask who they are and nothing else."""
 
@@ -198,7 +261,7 @@ def test_a_missing_permission_is_named_and_is_no_pass(monkeypatch: pytest.Monkey
         ("credentials", True, "account 123456789012, region us-east-1"),
         ("bootstrap", None, "not permitted: ssm:GetParameter"),
         ("instance type", None, "not permitted: ec2:DescribeInstanceTypes"),
-        ("zone", None, "not permitted: ec2:DescribeAvailabilityZones"),
+        ("zone", None, "not permitted: ec2:DescribeSubnets"),
         ("vCPU quota", None, "not permitted: ec2:DescribeInstanceTypes"),
         ("image", None, "not permitted: ssm:GetParameter"),
     ]
