@@ -6,7 +6,7 @@ import ipaddress
 from dataclasses import dataclass
 from typing import Dict, FrozenSet, Iterable, Iterator, List, Optional, Sequence, Tuple
 
-from cluster.lookup import Gap, Lookup, disputed_gap, parse_address
+from cluster.lookup import Gap, Lookup, disputed_gap
 from cluster.ports import PortRange, PortSet
 from cluster.rules import (
     EVERY_PORT,
@@ -16,11 +16,11 @@ from cluster.rules import (
     Route,
     SecurityGroupRule,
     SourceKind,
-    allowed_by_acl,
     best_route,
     contains,
 )
 from cluster.snapshot import Interface
+from cluster.strangers import Strangers
 
 CLIENT_PORTS = PortSet((PortRange(1024, 65535),))
 """Where a stranger's connection may come from; its replies go there."""
@@ -54,9 +54,8 @@ INTERNET = "internet"
 
 @dataclass(frozen=True)
 class Door:
-    """What decides who gets in at an interface; many interfaces share one."""
+    """What decides beside its groups who gets in at an interface; many interfaces share one."""
 
-    groups: Optional[FrozenSet[str]]
     subnet_id: str
     vpc_id: str
     public: bool
@@ -65,7 +64,6 @@ class Door:
 
 def door_of(lookup: Lookup, item: Interface) -> Door:
     return Door(
-        groups=None if item.group_ids is None else frozenset(item.group_ids),
         subnet_id=item.subnet_id,
         vpc_id=lookup.vpc_of(item),
         public=bool(item.public_addresses),
@@ -79,11 +77,12 @@ class Admission:
     def __init__(self, lookup: Lookup, own: FrozenSet[str]) -> None:
         self._lookup = lookup
         self._own = own
-        self._strangers = [item for item in lookup.snapshot.interfaces if self._may_connect(item)]
+        self._strangers = Strangers(item for item in lookup.snapshot.interfaces if self._may_connect(item))
         self.gaps: List[Gap] = []
 
-    def rules(self, door: Door) -> Sequence[SecurityGroupRule]:
-        groups = self._lookup.group_rules(door.groups)
+    def rules(self, group: Optional[str]) -> Sequence[SecurityGroupRule]:
+        """What a group lets in; None stands for the groups of an interface that nobody listed."""
+        groups = self._lookup.group_rules(None if group is None else frozenset([group]))
         self.gaps += groups.gaps
         return groups.ingress
 
@@ -127,24 +126,11 @@ class Admission:
                 self.gaps.append(Gap("peer-interfaces", f"who carries {rule.source} of {whose} was not read"))
             elif rule.stale:
                 return
-        for item in self._strangers:
-            address = self._matching(item, rule)
-            if address is None:
-                continue
+        for item, address in self._strangers.named_by(rule):
             if item.subnet_id == door.subnet_id:
                 yield None, item.id
             elif self._lookup.vpc_of(item) == door.vpc_id or self._routed(door, address):
                 yield address, item.id
-
-    def _matching(self, item: Interface, rule: SecurityGroupRule) -> Optional[Address]:
-        """The stranger's address that the rule admits."""
-        if rule.kind is SourceKind.GROUP and rule.source not in (item.group_ids or ()):
-            return None
-        for text in item.addresses:
-            address = parse_address(text)
-            if rule.kind is SourceKind.GROUP or any(contains(item, address) for item in rule.networks or ()):
-                return address
-        return None
 
     def _may_connect(self, item: Interface) -> bool:
         if item.id in self._own or item.kind in NEVER_CONNECTING or not item.addresses:
@@ -207,8 +193,8 @@ class Admission:
         protocols = ("tcp", "udp", "-1") if rule.protocol == "-1" else (rule.protocol,)
         passing: Dict[str, PortSet] = {}
         for protocol in protocols:
-            into = allowed_by_acl(acl.entries, False, protocol, address).allowed
-            back = allowed_by_acl(acl.entries, True, protocol, address).allowed
+            into = self._lookup.acl_rules(acl, False, protocol, EVERY_PORT).allowed(address)
+            back = self._lookup.acl_rules(acl, True, protocol, EVERY_PORT).allowed(address)
             if protocol != "tcp" or back.intersection(CLIENT_PORTS):
                 passing[protocol] = into.intersection(_types_or_ports(rule))
         if rule.protocol == "-1" and all(passing.get(item) == EVERY_PORT for item in protocols):

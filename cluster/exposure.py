@@ -10,7 +10,7 @@ is a gap, never "nobody".
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Dict, Iterable, List, Sequence, Set, Tuple, Union
+from typing import Dict, Iterable, List, Optional, Sequence, Set, Tuple, Union
 
 from cluster.admission import ICMP_ERRORS, Admission, Door, door_of
 from cluster.lookup import Gap, Lookup
@@ -47,21 +47,22 @@ class Exposure:
 def exposure(snapshot: Union[ClusterSnapshot, Lookup], members: Sequence[str]) -> Exposure:
     """Find who outside the members (instance ids) reaches any of their interfaces."""
     lookup = snapshot if isinstance(snapshot, Lookup) else Lookup(snapshot)
-    doors: Dict[Door, List[str]] = {}
+    doors: Dict[Tuple[Door, Optional[str]], List[str]] = {}  # by the door and each group that guards it
     gaps: List[Gap] = []
     own: Set[str] = set()
     for member in dict.fromkeys(members):
         for item in lookup.interfaces(member):
             own.add(item.id)
             if item.addresses:
-                doors.setdefault(door_of(lookup, item), []).append(member)
+                for group in (None,) if item.group_ids is None else item.group_ids:
+                    doors.setdefault((door_of(lookup, item), group), []).append(member)
         if not lookup.interfaces(member):
             reason = lookup.snapshot.interfaces.problem or "none is in the document"
             gaps.append(Gap("network-interfaces", f"the interfaces of {member} are unknown: {reason}"))
     judge = Admission(lookup, frozenset(own))
     found: Dict[Tuple[str, str, str], _Entry] = {}
-    for door, instances in doors.items():
-        for rule in judge.rules(door):
+    for (door, group), instances in doors.items():
+        for rule in judge.rules(group):
             for protocol, (ports, via) in judge.admitted(door, rule).items():
                 for run in ports:
                     key = (protocol, _ports_text(protocol, run), rule.source)

@@ -14,37 +14,31 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass
-from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple, Union
+from typing import (
+    Any,
+    Dict,
+    FrozenSet,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+    Union,
+)
 
+from cluster.flow_table import PASSING, Flow, FlowTable
 from cluster.lookup import Gap, Lookup, parse_address
+from cluster.passing import Passing
 from cluster.path import PathRules
 from cluster.ports import PortRange, PortSet
-from cluster.rules import NO_PORT, Address, Network
+from cluster.rules import Address, Network
 from cluster.snapshot import ClusterSnapshot
-from cluster.stages import Obstacle, Place, Reason, Stage, all_gaps
+from cluster.stages import PASSES, Obstacle, Place, Reason, Stage, all_gaps
 
 __all__ = ["BlockedRun", "Flow", "Gap", "Obstacle", "Place", "Reachability", "Reason", "reachability"]
-
-
-@dataclass(frozen=True)
-class Flow:
-    """What becomes of the needed ports from one member to another.
-
-    blocked: certainly stopped. unknown: could not be told, for the reasons in gaps.
-    obstacles: everything that stops a port, in the packet's order.
-    """
-
-    blocked: PortSet = NO_PORT
-    unknown: PortSet = NO_PORT
-    obstacles: Tuple[Obstacle, ...] = ()
-    gaps: Tuple[Gap, ...] = ()
-
-    @property
-    def passes(self) -> Optional[bool]:
-        """True when every needed port passes, False when one does not, None when untold."""
-        if self.blocked:
-            return False
-        return None if self.unknown else True
 
 
 @dataclass(frozen=True)
@@ -55,12 +49,13 @@ class BlockedRun:
     destination: str
     ports: PortRange
     obstacles: Tuple[Obstacle, ...]
+    detail: str
 
     @property
     def reason(self) -> str:
         """EC2's codes for what stops it, in the packet's order, and the first one's explanation."""
         codes = ", ".join(dict.fromkeys(item.code.value for item in self.obstacles))
-        return f"{codes}: {self.obstacles[0].detail}"
+        return f"{codes}: {self.detail}"
 
 
 @dataclass(frozen=True)
@@ -68,8 +63,7 @@ class Reachability:
     """The answer for every ordered pair of members.
 
     classes: members that no rule tells apart. places: how rules see each class (its first
-    member's address stands for all), or what is missing to see it. flows: by (class, class);
-    a class with one member has no flow to itself.
+    member's address stands for all), or what is missing to see it. flows: by (class, class).
     """
 
     members: Tuple[str, ...]
@@ -77,7 +71,7 @@ class Reachability:
     classes: Tuple[Tuple[str, ...], ...]
     class_of: Mapping[str, int]
     places: Tuple[Union[Place, Gap], ...]
-    flows: Mapping[Tuple[int, int], Flow]
+    flows: FlowTable
 
     def between(self, source: str, destination: str) -> Flow:
         """The flow from one member to another one.
@@ -102,15 +96,12 @@ class Reachability:
 
         Fewer than two members make no mesh to tell about: None.
         """
-        answers = {flow.passes for flow in self.flows.values()}
-        if False in answers:
-            return False
-        return True if answers == {True} else None
+        return self.flows.holds
 
     @property
     def gaps(self) -> Tuple[Gap, ...]:
         """Everything that was not read and is needed, once."""
-        return tuple(dict.fromkeys(gap for flow in self.flows.values() for gap in flow.gaps))
+        return tuple(dict.fromkeys(gap for _, flow in self.flows.not_passing() for gap in flow.gaps))
 
     def blocked_runs(self) -> Iterator[BlockedRun]:
         """One entry for each ordered pair and contiguous run of blocked needed ports."""
@@ -118,7 +109,20 @@ class Reachability:
             for run in flow.blocked:
                 single = PortSet((run,))
                 obstacles = tuple(item for item in flow.obstacles if item.ports.intersection(single))
-                yield BlockedRun(source=source, destination=destination, ports=run, obstacles=obstacles)
+                yield BlockedRun(
+                    source=source,
+                    destination=destination,
+                    ports=run,
+                    obstacles=obstacles,
+                    detail=self.explain(obstacles[0], self.class_of[source], self.class_of[destination]),
+                )
+
+    def explain(self, obstacle: Obstacle, source: int, target: int) -> str:
+        """What an obstacle stops between two classes, in words."""
+        own, far = self.places[source], self.places[target]
+        if isinstance(own, Gap) or isinstance(far, Gap):
+            raise TypeError("a class without a place has no obstacles")
+        return obstacle.explain(own, far)
 
 
 def reachability(
@@ -147,37 +151,75 @@ def reachability(
             first.append(place)
         classes[number].append(member)
         class_of[member] = number
-    rules = PathRules(lookup, need, source_ports)
-    judge = _FlowJudge(rules, need)
-    flows = {
-        (a, b): judge.flow(first[a], first[b])
-        for a in range(len(classes))
-        for b in range(len(classes))
-        if a != b or len(classes[a]) > 1
-    }
+    rules = PathRules(lookup, need, source_ports, groups_of(first))
     return Reachability(
         members=unique,
         need=need,
         classes=tuple(tuple(group) for group in classes),
         class_of=class_of,
         places=tuple(first),
-        flows=flows,
+        flows=_flows(rules, need, first, [len(members) for members in classes]),
     )
+
+
+def groups_of(places: Iterable[Union[Place, Gap]]) -> FrozenSet[str]:
+    """Every group that one of the places carries."""
+    return frozenset(group for place in places if isinstance(place, Place) for group in place.groups or ())
+
+
+def _flows(
+    rules: PathRules, need: PortSet, places: Sequence[Union[Place, Gap]], sizes: Sequence[int]
+) -> FlowTable:
+    judge = _FlowJudge(rules, need, places)
+    rows: List[List[Optional[Flow]]] = []
+    for source, (passing, by_groups) in enumerate(Passing(rules, places).rows()):
+        row: List[Optional[Flow]] = []
+        for target in range(len(places)):
+            passes = passing >> target & 1
+            row.append(PASSING if passes else judge.flow(source, target, bool(by_groups >> target & 1)))
+        rows.append(row)
+        if sizes[source] == 1:
+            rows[-1][source] = None
+    return FlowTable(rows)
 
 
 class _FlowJudge:
     """Joins stages into flows; equal rows of stages give the same flow."""
 
-    def __init__(self, rules: PathRules, need: PortSet) -> None:
+    def __init__(self, rules: PathRules, need: PortSet, places: Sequence[Union[Place, Gap]]) -> None:
         self._rules = rules
         self._need = need
+        self._places = places
+        nets: Dict[Any, int] = {}
+        self._nets = [
+            -1 if isinstance(place, Gap) else nets.setdefault((*place.net, place.signature), len(nets))
+            for place in places
+        ]
+        self._between: Dict[Tuple[int, int], Tuple[Tuple[Stage, ...], Tuple[Stage, ...]]] = {}
+        self._by_net: Dict[Tuple[int, int], Flow] = {}
         self._memo: Dict[Tuple[int, ...], Flow] = {}
 
-    def flow(self, source: Union[Place, Gap], target: Union[Place, Gap]) -> Flow:
-        if isinstance(source, Gap) or isinstance(target, Gap):
-            gaps = tuple(dict.fromkeys(item for item in (source, target) if isinstance(item, Gap)))
+    def flow(self, source: int, target: int, by_groups: bool) -> Flow:
+        """From one class to another; by_groups: the groups are known to let every needed port through."""
+        own, far = self._places[source], self._places[target]
+        if isinstance(own, Gap) or isinstance(far, Gap):
+            gaps = tuple(dict.fromkeys(item for item in (own, far) if isinstance(item, Gap)))
             return Flow(unknown=self._need, gaps=gaps)
-        stages = self._rules.stages(source, target)
+        nets = (self._nets[source], self._nets[target])
+        if by_groups and nets in self._by_net:
+            return self._by_net[nets]
+        between = self._between.get(nets)
+        if between is None:
+            between = self._between[nets] = self._rules.net_stages(own, far)
+        out, into = (PASSES, PASSES) if by_groups else self._rules.group_stages(own, far)
+        found = self._joined((out, *between[0], into, *between[1]))
+        if by_groups:
+            self._by_net[nets] = found
+        return found
+
+    def _joined(self, stages: Tuple[Stage, ...]) -> Flow:
+        if all(stage is PASSES for stage in stages):
+            return PASSING
         key = tuple(map(id, stages))  # PathRules keeps its stages, so an id stays one stage's
         found = self._memo.get(key)
         if found is None:
@@ -186,14 +228,18 @@ class _FlowJudge:
 
 
 def _join(stages: Sequence[Stage]) -> Flow:
-    blocked = PortSet.of(run for stage in stages for run in stage.blocked)
-    unknown = PortSet.of(run for stage in stages for run in stage.unknown).difference(blocked)
+    blocked = _union([stage.blocked for stage in stages if stage.blocked])
+    unknown = _union([stage.unknown for stage in stages if stage.unknown]).difference(blocked)
     return Flow(
         blocked=blocked,
         unknown=unknown,
         obstacles=tuple(item for stage in stages for item in stage.obstacles),
         gaps=all_gaps(stages) if unknown else (),
     )
+
+
+def _union(sets: Sequence[PortSet]) -> PortSet:
+    return sets[0] if len(sets) == 1 else PortSet.of(run for ports in sets for run in ports)
 
 
 def _places(lookup: Lookup, members: Iterable[str]) -> Dict[str, Union[Place, Gap]]:

@@ -11,6 +11,8 @@ import ipaddress
 from dataclasses import dataclass
 from typing import Dict, FrozenSet, List, Optional, Sequence, Tuple
 
+from cluster.acl_rules import AclRules
+from cluster.ports import PortSet
 from cluster.rules import Address, SecurityGroupRule
 from cluster.snapshot import ClusterSnapshot, Interface, NetworkAcl, RouteTable
 
@@ -53,6 +55,7 @@ class Lookup:
 
     def __init__(self, snapshot: ClusterSnapshot) -> None:
         self.snapshot = snapshot
+        self._acl_rules: Dict[Tuple[str, bool, str, PortSet], AclRules] = {}
         self._acl_of = {subnet: acl for acl in snapshot.network_acls for subnet in acl.subnet_ids}
         self._default_acl_of = {acl.vpc_id: acl for acl in snapshot.network_acls if acl.default}
         self._routes_of = {subnet: table for table in snapshot.route_tables for subnet in table.subnet_ids}
@@ -117,6 +120,14 @@ class Lookup:
         if own is not None:
             return own
         return self._default_acl_of.get(vpc_id) if self.snapshot.network_acls.complete else None
+
+    def acl_rules(self, acl: NetworkAcl, egress: bool, protocol: str, universe: PortSet) -> AclRules:
+        """One direction of an ACL for a protocol and some ports, made once."""
+        key = (acl.id, egress, protocol, universe)
+        found = self._acl_rules.get(key)
+        if found is None:
+            found = self._acl_rules[key] = AclRules(acl.entries, egress, protocol, universe)
+        return found
 
     def acl_gap(self, subnet_id: str) -> Gap:
         """Why `acl` gave None."""

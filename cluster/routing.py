@@ -28,6 +28,12 @@ class Routing:
         self._lookup = lookup
         self._need = need
 
+    def stays_inside(self, own: Place, far: Place) -> bool:
+        """Whether no route leads a packet to this address out of the own VPC: the local one delivers it."""
+        table = self._lookup.route_table(own.subnet_id, own.vpc_id)
+        best = best_route(table.routes, far.address) if table else None
+        return best is None or best.local
+
     def stage(self, own: Place, far: Place, reason: Reason) -> Stage:
         """What becomes of a packet from one place to the other by the first one's route table."""
         if not own.vpc_id or not far.vpc_id:
@@ -36,9 +42,9 @@ class Routing:
         table = self._lookup.route_table(own.subnet_id, own.vpc_id)
         if table is None:
             return PASSES if inside else self._unknown(self._lookup.route_gap(own.subnet_id))
-        best = best_route(table.routes, far.address)
-        if inside and (best is None or best.local):
+        if inside and self.stays_inside(own, far):
             return PASSES
+        best = best_route(table.routes, far.address)
         unread = [route.prefix_list for route in table.routes if route.unread]
         if unread:
             return self._unknown(
@@ -87,7 +93,7 @@ class Routing:
         return Stage(unknown=self._need, gaps=gaps)
 
     def _stopped(self, table: RouteTable, reason: Reason, detail: str, code: Explanation) -> Stage:
-        return stops(Obstacle(reason, (table.id,), self._need, f"{table.id}: {detail}", code))
+        return stops(Obstacle(reason, (table.id,), self._need, code, lambda _, __: f"{table.id}: {detail}"))
 
 
 def _refusal(address: Address) -> Explanation:

@@ -1,8 +1,7 @@
 """Security group rules, network ACL entries and routes, and what each lets through.
 
 Everything answers in exact port sets, and in three values: a rule matches a peer, does
-not, or cannot be told (a prefix list whose entries nobody read). `Ports.sure` is what
-passes for certain, `Ports.maybe` what may pass besides.
+not, or cannot be told (a prefix list whose entries nobody read).
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 from dataclasses import dataclass
 from enum import Enum
-from typing import FrozenSet, Iterable, Iterator, List, Optional, Tuple, Union
+from typing import FrozenSet, Iterable, Optional, Tuple, Union
 
 from cluster.ports import ALL_PORTS, PortRange, PortSet
 
@@ -33,17 +32,6 @@ def protocol_name(text: str) -> str:
 def contains(network: Network, address: Address) -> bool:
     """Whether the address lies in the network; another address family never does."""
     return network.version == address.version and address in network
-
-
-@dataclass(frozen=True)
-class Ports:
-    """Ports of one protocol that pass: for certain, and perhaps besides."""
-
-    sure: PortSet = NO_PORT
-    maybe: PortSet = NO_PORT
-
-    def possible(self) -> PortSet:
-        return self.sure.union(self.maybe)
 
 
 @dataclass(frozen=True)
@@ -148,23 +136,6 @@ class SecurityGroupRule:
         return f"all {self.protocol}" if ports == EVERY_PORT else f"{self.protocol} {ports}"
 
 
-def allowed_by_groups(rules: Iterable[SecurityGroupRule], protocol: str, peer: Peer) -> Ports:
-    """The union of what rules of one direction let through: groups only ever allow."""
-    sure: List[PortRange] = []
-    maybe: List[PortRange] = []
-    for rule in rules:
-        ports = rule.ports(protocol)
-        if not ports:
-            continue
-        match = rule.matches(peer)
-        if match:
-            sure += ports.ranges
-        elif match is None:
-            maybe += ports.ranges
-    certain = PortSet.of(sure)
-    return Ports(sure=certain, maybe=PortSet.of(maybe).difference(certain))
-
-
 @dataclass(frozen=True)
 class NetworkAclEntry:
     """One numbered entry. first, last: destination ports of tcp and udp; None = all."""
@@ -190,46 +161,6 @@ class NetworkAclEntry:
 
 ACL_DEFAULT_NUMBER = 32767
 """The entry that every ACL ends with and that nobody can remove: deny all, shown as `*`."""
-
-
-@dataclass(frozen=True)
-class AclAnswer:
-    """Ports that pass, and each entry that decided with the ports it decided."""
-
-    allowed: PortSet
-    decided: Tuple[Tuple[NetworkAclEntry, PortSet], ...]
-
-    def deciders(self, ports: PortSet) -> Iterator[NetworkAclEntry]:
-        """The entries that decided any of these ports."""
-        for entry, decided in self.decided:
-            if decided.intersection(ports):
-                yield entry
-
-
-def allowed_by_acl(
-    entries: Iterable[NetworkAclEntry], egress: bool, protocol: str, address: Address
-) -> AclAnswer:
-    """Walk the entries of one direction in the order of their numbers; the first match decides a port.
-
-    address: the far end: where an outgoing packet goes, where an incoming one is from.
-    What no entry names is denied.
-    """
-    left = EVERY_PORT
-    allowed: List[PortRange] = []
-    decided: List[Tuple[NetworkAclEntry, PortSet]] = []
-    for entry in sorted((e for e in entries if e.egress is egress), key=lambda e: e.number):
-        if not contains(entry.network, address):
-            continue
-        ports = entry.ports(protocol).intersection(left)
-        if not ports:
-            continue
-        if entry.allow:
-            allowed += ports.ranges
-        decided.append((entry, ports))
-        left = left.difference(ports)
-        if not left:
-            break
-    return AclAnswer(allowed=PortSet.of(allowed), decided=tuple(decided))
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, FrozenSet, Iterable, List, Optional, Tuple
+from typing import Any, Callable, FrozenSet, Iterable, List, Optional, Tuple
 
 from cluster.lookup import Gap
 from cluster.ports import PortSet
@@ -38,19 +38,20 @@ class Explanation(str, Enum):
     IGW_SHARED_DESTINATION = "IGW_DESTINATION_ADDRESS_NOT_IN_RFC6598_EGRESS"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Obstacle:
     """Something that certainly stops some needed ports.
 
     resources: the groups, ACL or route table that decide. ports: the needed destination
-    ports it stops. acl_entries: the ACL's entries that deny.
+    ports it stops. acl_entries: the ACL's entries that deny. explain: says in words what it
+    stops between two places; of many thousands of pairs few are shown. One stage gives one object.
     """
 
     reason: Reason
     resources: Tuple[str, ...]
     ports: PortSet
-    detail: str
     code: Explanation
+    explain: Callable[[Place, Place], str]
     acl_entries: Tuple[NetworkAclEntry, ...] = ()
 
 
@@ -89,6 +90,11 @@ class Place:
     vpc_id: str
     address: Address
     signature: int
+
+    @property
+    def net(self) -> Tuple[str, str]:
+        """Subnet and VPC."""
+        return (self.subnet_id, self.vpc_id)
 
     @property
     def seen_as(self) -> Tuple[Any, int]:

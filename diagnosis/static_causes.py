@@ -6,35 +6,37 @@ their rules.
 
 from __future__ import annotations
 
-from typing import Dict, FrozenSet, Iterable, List, Optional, Sequence, Set, Tuple
+from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
 from cluster.flows import Obstacle, Place, Reason
-from cluster.ports import PortRange, PortSet
 from cluster.rules import SecurityGroupRule, contains
 from diagnosis.causes import ORDER, finding
 from diagnosis.report import Finding
-from diagnosis.static_fixes import acl_commands, allow_command, best_group, group_named, route_commands
+from diagnosis.static_blames import GROUP_REASONS, RULES_LISTED, GroupBlames, cause_of
+from diagnosis.static_fixes import acl_commands, allow_command, group_named, route_commands
 from diagnosis.static_members import PAIRS_SHOWN, Blame, ClassPair, Members, pair_lines
 from diagnosis.static_missing import lacking_classes, missing_findings
-
-GROUP_REASONS = (Reason.NO_EGRESS_RULE, Reason.NO_INGRESS_RULE)
-ROUTE_REASONS = (Reason.NO_ROUTE, Reason.NO_RETURN_ROUTE)
 
 
 def name_causes(members: Members) -> Tuple[Finding, ...]:
     """The causes of every certainly blocked pair, what stops most pairs and ports first."""
     lacking = lacking_classes(members)
     blames: Dict[Tuple[str, ...], Blame] = {}
+    by_groups = GroupBlames(members)
     missing: Dict[int, Blame] = {}
-    keys = _Keys(members)
-    for pair, flow in members.reach.flows.items():
+    for flow, pairs in members.reach.flows.by_flow():
+        odd, others = _apart(pairs, lacking)
         for obstacle in flow.obstacles:
-            odd = [number for number in pair if number in lacking] if lacking else ()
-            if odd and obstacle.reason in GROUP_REASONS:
-                missing.setdefault(odd[0], Blame("sg-missing-on-node")).add(pair, obstacle, members)
+            if obstacle.reason not in GROUP_REASONS:
+                key = (cause_of(obstacle, members), *obstacle.resources)
+                blames.setdefault(key, Blame(key[0])).add(pairs, obstacle)
                 continue
-            key = keys.of(obstacle, pair)
-            blames.setdefault(key, Blame(key[0])).add(pair, obstacle, members)
+            by_groups.add(others, obstacle)
+            for number, pair in odd:
+                missing.setdefault(number, Blame("sg-missing-on-node")).add([pair], obstacle)
+    blames.update(by_groups.blames)
+    for blame in (*blames.values(), *missing.values()):
+        blame.weigh(members)
     found: List[Tuple[Tuple[int, ...], Finding]] = []
     for key, blame in blames.items():
         for subject in _subjects(blame, members):
@@ -45,57 +47,23 @@ def name_causes(members: Members) -> Tuple[Finding, ...]:
     return tuple(item for _, item in sorted(found, key=lambda entry: entry[0]))
 
 
+def _apart(
+    pairs: Sequence[ClassPair], lacking: Mapping[int, str]
+) -> Tuple[List[Tuple[int, ClassPair]], Sequence[ClassPair]]:
+    """The pairs with a class that lacks the cluster's group, with that class, and the other pairs."""
+    if not lacking:
+        return [], pairs
+    odd = [
+        (pair[0] if pair[0] in lacking else pair[1], pair)
+        for pair in pairs
+        if not lacking.keys().isdisjoint(pair)
+    ]
+    return odd, [pair for pair in pairs if lacking.keys().isdisjoint(pair)]
+
+
 def _weight(blame: Blame) -> Tuple[int, ...]:
     """Sorts what stops more pairs, then more ports, to the front."""
     return (-blame.weight, -sum(map(len, blame.ports)), ORDER[blame.cause_id])
-
-
-class _Keys:
-    """What makes obstacles one cause: its id, and what has to change to be rid of them.
-
-    Remembers its answers: thousands of pairs of classes share a few groups and obstacles.
-    """
-
-    def __init__(self, members: Members) -> None:
-        self._members = members
-        self._causes: Dict[int, str] = {}
-        self._groups: Dict[Tuple[Optional[FrozenSet[str]], Optional[FrozenSet[str]]], Tuple[str, str]] = {}
-
-    def of(self, obstacle: Obstacle, pair: ClassPair) -> Tuple[str, ...]:
-        """The cause's id, then one ACL or route table, or direction, group and group to let pass."""
-        cause_id = self._causes.get(id(obstacle))
-        if cause_id is None:
-            cause_id = self._causes[id(obstacle)] = _cause_of(obstacle, self._members)
-        if obstacle.reason not in GROUP_REASONS:
-            return (cause_id, *obstacle.resources)
-        egress = obstacle.reason is Reason.NO_EGRESS_RULE
-        own, far = (self._members.place(number) for number in (pair if egress else pair[::-1]))
-        key = (own.groups, far.groups)
-        if key not in self._groups:
-            self._groups[key] = self._to_change(own, far)
-        return (cause_id, "out" if egress else "in", *self._groups[key])
-
-    def _to_change(self, own: Place, far: Place) -> Tuple[str, str]:
-        """The group that needs a rule, and the group which that rule should name."""
-        lookup = self._members.lookup
-        shared = (own.groups or frozenset()) & (far.groups or frozenset())
-        if shared:
-            group = best_group(lookup, shared)
-            return group, group
-        return best_group(lookup, own.groups or ()), best_group(lookup, far.groups or ())
-
-
-def _cause_of(obstacle: Obstacle, members: Members) -> str:
-    if obstacle.reason in ROUTE_REASONS:
-        return "route-missing"
-    if obstacle.reason not in GROUP_REASONS:
-        return "nacl-deny"
-    passing = members.reach.need.difference(obstacle.ports)
-    if passing == PortSet((PortRange(members.master_port, members.master_port),)):
-        return "sg-only-master-port"
-    if passing:
-        return "sg-ports-too-narrow"
-    return "sg-no-self-ingress" if obstacle.reason is Reason.NO_INGRESS_RULE else "sg-no-self-egress"
 
 
 def _subjects(blame: Blame, members: Members) -> List[str]:
@@ -113,7 +81,9 @@ def _in_every_pair(pairs: Iterable[ClassPair], members: Members) -> Set[int]:
     """The members (classes of one) that have part in every pair."""
     common: Optional[Set[int]] = None
     for pair in pairs:
-        common = set(pair) if common is None else common & set(pair)
+        common = set(pair) if common is None else common.intersection(pair)
+        if not common:
+            break
     return {number for number in common or () if len(members.reach.classes[number]) == 1}
 
 
@@ -123,8 +93,8 @@ def _extent(blame: Blame, members: Members) -> str:
 
 def _finding(blame: Blame, decider: Tuple[str, ...], members: Members, subject: str) -> Finding:
     pairs = list(blame.pairs)
-    said = list(dict.fromkeys(obstacle.detail for obstacle in blame.obstacles))
-    evidence = [*said[:PAIRS_SHOWN], *pair_lines(blame, members)]
+    said = _said(blame, members)
+    evidence = [*said, *pair_lines(blame, members)]
     extent = _extent(blame, members)
     if blame.cause_id == "nacl-deny":
         return finding(
@@ -135,7 +105,8 @@ def _finding(blame: Blame, decider: Tuple[str, ...], members: Members, subject: 
             commands=acl_commands(members.lookup, decider[0], _acl_peers(blame, members), members.reach.need),
         )
     if blame.cause_id == "route-missing":
-        places = [(members.place(a), members.place(b)) for a, b in pairs]
+        nets = {(members.place(a).net, members.place(b).net): (a, b) for a, b in reversed(pairs)}
+        places = [(members.place(a), members.place(b)) for a, b in nets.values()]
         return finding(
             blame.cause_id,
             subject,
@@ -146,9 +117,21 @@ def _finding(blame: Blame, decider: Tuple[str, ...], members: Members, subject: 
     return _group_finding(blame, decider, members, subject, evidence)
 
 
+def _said(blame: Blame, members: Members) -> List[str]:
+    """The first explanations, each once."""
+    found: Dict[str, None] = {}
+    for obstacle, pairs in blame.stopped.items():
+        found[members.reach.explain(obstacle, *pairs[0])] = None
+        if len(found) == PAIRS_SHOWN:
+            break
+    return list(found)
+
+
 def _group_finding(
     blame: Blame, decider: Tuple[str, ...], members: Members, subject: str, evidence: List[str]
 ) -> Finding:
+    if len(decider) == 1:
+        return _many_groups_finding(blame, decider[0], members, subject, evidence)
     way, group, peer = decider
     egress = way == "out"
     extent = _extent(blame, members)
@@ -181,6 +164,25 @@ def _group_finding(
     )
 
 
+def _many_groups_finding(
+    blame: Blame, way: str, members: Members, subject: str, evidence: List[str]
+) -> Finding:
+    """Too many groups lack rules for each other to name each rule: one group for all mends it."""
+    egress = way == "out"
+    own = {members.place(pair[0 if egress else 1]).groups for pair in blame.pairs}
+    count = len({group for groups in own for group in groups or ()})
+    return finding(
+        blame.cause_id,
+        subject,
+        summary=f"{count} security groups of members lack more than {RULES_LISTED} "
+        f"{'outbound' if egress else 'inbound'} rules for each other: {blame.ports} blocked "
+        f"({_extent(blame, members)})",
+        evidence=evidence,
+        remediation="Give every member one security group that allows all TCP from itself and to itself.",
+        commands=(),
+    )
+
+
 def _rule_line(rule: SecurityGroupRule) -> str:
     return f"{rule.rule_id}: {rule}" if rule.rule_id else str(rule)
 
@@ -202,11 +204,9 @@ def _missed_addresses(
 def _acl_peers(blame: Blame, members: Members) -> List[Tuple[Obstacle, Place]]:
     """Each obstacle of the ACL with the far end that it shuts out."""
     found: Dict[Tuple[Obstacle, str], Place] = {}
-    for pair in blame.pairs:
-        for obstacle in members.reach.flows[pair].obstacles:
-            if obstacle not in blame.obstacles:
-                continue
-            far_is_target = obstacle.reason in (Reason.ACL_EGRESS, Reason.ACL_REPLY_INGRESS)
-            place = members.place(pair[1] if far_is_target else pair[0])
+    for obstacle, pairs in blame.stopped.items():
+        end = 1 if obstacle.reason in (Reason.ACL_EGRESS, Reason.ACL_REPLY_INGRESS) else 0
+        for number in dict.fromkeys([pair[end] for pair in pairs]):
+            place = members.place(number)
             found.setdefault((obstacle, place.subnet_id), place)
     return [(obstacle, place) for (obstacle, _), place in found.items()]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Dict, FrozenSet, List, Sequence, Set, Tuple
 
-from cluster.flows import Place, Reachability
+from cluster.flows import Place, Reachability, groups_of
+from cluster.group_masks import GroupMasks
 from cluster.lookup import Lookup
-from cluster.path import PathRules
-from cluster.ports import PortSet
 from cluster.rules import SourceKind
 from diagnosis.causes import finding
 from diagnosis.report import Finding
@@ -24,6 +24,7 @@ def lacking_classes(members: Members) -> Dict[int, str]:
     a group of the other for the mesh's ports: then the groups are roles, and a rule is missing instead.
     """
     lookup, reach = members.lookup, members.reach
+    named, masks = _Named(members), _Through(members)
     sizes: Dict[str, int] = {}
     for number, place in enumerate(reach.places):
         for group in (place.groups or ()) if isinstance(place, Place) else ():
@@ -38,9 +39,9 @@ def lacking_classes(members: Members) -> Dict[int, str]:
         is_default = _is_default(lookup, group)
         if not (sizes[group] > outside or (default_only and not is_default)):
             continue
-        rules = PathRules(lookup, reach.need, members.source)
+        meshing = [number for number in carriers if masks.among(members.place(number))]
         for number in others:
-            if number not in found and _would_help(members, rules, number, group, carriers):
+            if number not in found and _would_help(members, masks, named, (number, group), meshing):
                 found[number] = group
     return found
 
@@ -63,49 +64,72 @@ def _default_only(lookup: Lookup, place: Place) -> bool:
     return all(_is_default(lookup, group) for group in place.groups or ())
 
 
-def _named_groups(members: Members, groups: FrozenSet[str]) -> Set[str]:
-    """The groups that rules of these groups name for a port that the mesh needs."""
-    rules = members.lookup.group_rules(groups)
-    return {
-        rule.source
-        for rule in (*rules.ingress, *rules.egress)
-        if rule.kind is SourceKind.GROUP and rule.ports("tcp").intersection(members.reach.need)
-    }
+class _Named:
+    """The groups that rules of a group name for a port that the mesh needs."""
+
+    def __init__(self, members: Members) -> None:
+        self._members = members
+        self._by_group: Dict[str, FrozenSet[str]] = {}
+
+    def by(self, groups: FrozenSet[str]) -> Set[str]:
+        found: Set[str] = set()
+        for group in groups:
+            if group not in self._by_group:
+                self._by_group[group] = self._read(group)
+            found |= self._by_group[group]
+        return found
+
+    def _read(self, group: str) -> FrozenSet[str]:
+        rules = self._members.lookup.group_rules(frozenset([group]))
+        return frozenset(
+            rule.source
+            for rule in (*rules.ingress, *rules.egress)
+            if rule.kind is SourceKind.GROUP and rule.ports("tcp").intersection(self._members.reach.need)
+        )
 
 
-def _would_help(members: Members, rules: PathRules, number: int, group: str, carriers: Sequence[int]) -> bool:
+class _Through:
+    """What groups alone surely let through from one place to another, as a mask of needed ports."""
+
+    def __init__(self, members: Members) -> None:
+        reach = members.reach
+        self._groups = GroupMasks(members.lookup, groups_of(reach.places), reach.need, "tcp")
+
+    def between(self, source: Place, target: Place) -> int:
+        out, _ = self._groups.allowed(source.groups, True, target)
+        into, _ = self._groups.allowed(target.groups, False, source)
+        return out & into
+
+    def among(self, place: Place) -> int:
+        return self.between(place, place)
+
+
+def _would_help(
+    members: Members,
+    through: _Through,
+    named: _Named,
+    given: Tuple[int, str],
+    carriers: Sequence[int],
+) -> bool:
+    """Whether a class, given the group, would do as well with its carriers as they do among themselves.
+
+    carriers: those that reach each other at all, for which it could be worse off without.
+    """
+    number, group = given
     place = members.place(number)
     own = place.groups or frozenset()
-    given = Place(
-        groups=own | {group},
-        subnet_id=place.subnet_id,
-        vpc_id=place.vpc_id,
-        address=place.address,
-        signature=place.signature,
-    )
+    then = dataclasses.replace(place, groups=own | {group})
     worse = False
     for carrier in carriers:
         peer = members.place(carrier)
         theirs = peer.groups or frozenset()
-        names_them = _named_groups(members, own - theirs) & (theirs - own)
-        named_by_them = _named_groups(members, theirs) & (own - theirs)
-        if names_them or named_by_them:
+        among = through.among(peer)
+        if among & ~(through.between(then, peer) & through.between(peer, then)):
             return False
-        among = _group_blocked(rules, peer, peer)
-        for now, then in (
-            ((place, peer), (given, peer)),
-            ((peer, place), (peer, given)),
-        ):
-            if _group_blocked(rules, *then).difference(among):
-                return False
-            worse = worse or bool(_group_blocked(rules, *now).difference(among))
+        if named.by(own - theirs) & (theirs - own) or named.by(theirs) & (own - theirs):
+            return False
+        worse = worse or bool(among & ~(through.between(place, peer) & through.between(peer, place)))
     return worse
-
-
-def _group_blocked(rules: PathRules, source: Place, target: Place) -> PortSet:
-    """Ports that the security groups alone do not surely let through."""
-    stages = rules.group_stages(source, target)
-    return PortSet.of(run for stage in stages for run in (*stage.blocked, *stage.unknown))
 
 
 def missing_findings(number: int, group: str, blame: Blame, members: Members) -> List[Finding]:

@@ -19,7 +19,7 @@ from cluster.rules import Peer, SecurityGroupRule, SourceKind
 from cluster.snapshot import ClusterSnapshot
 from diagnosis.rule_commands import rule_line
 from diagnosis.static import StaticFindings
-from diagnosis.static_causes import GROUP_REASONS
+from diagnosis.static_blames import GROUP_REASONS
 
 NAMED = 4
 """Rules named in a reason."""

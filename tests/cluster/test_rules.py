@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import ipaddress
-from typing import List, Optional
+from typing import Optional
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.ports import PortRange, PortSet
 from cluster.rules import (
-    NetworkAclEntry,
     Peer,
-    Ports,
     Route,
     SecurityGroupRule,
     SourceKind,
-    allowed_by_acl,
-    allowed_by_groups,
     best_route,
 )
 
@@ -90,89 +84,6 @@ def test_a_rule_matches_by_group_or_address_or_cannot_tell(
 def test_a_rule_speaks_of_its_own_protocol_and_minus_one_of_all(one: SecurityGroupRule, tcp: str) -> None:
     """Ports of another protocol are none of TCP's."""
     assert str(one.ports("tcp")) == tcp
-
-
-def test_what_is_sure_is_not_a_maybe() -> None:
-    """An unread prefix list adds only ports that no other rule opens for certain."""
-    rules = [rule(ends=(0, 100)), rule(ends=(50, 200), kind=SourceKind.PREFIX_LIST, source="pl-1")]
-    assert allowed_by_groups(rules, "tcp", peer()) == Ports(
-        sure=PortSet((PortRange(0, 100),)), maybe=PortSet((PortRange(101, 200),))
-    )
-
-
-GROUP_RULES = st.lists(
-    st.one_of(
-        st.builds(rule, PROTOCOLS, ENDS, st.just(SourceKind.CIDR), CIDRS),
-        st.builds(rule, PROTOCOLS, ENDS, st.just(SourceKind.GROUP), st.sampled_from(["sg-a", "sg-b"])),
-    ),
-    max_size=6,
-)
-
-
-@given(GROUP_RULES, ADDRESSES)
-def test_groups_allow_the_union_of_their_rules(rules: List[SecurityGroupRule], address: str) -> None:
-    """Port by port: allowed when any rule of TCP or of all protocols names the peer and the port."""
-
-    def allows(one: SecurityGroupRule, port: int) -> bool:
-        if one.protocol not in ("tcp", "-1"):
-            return False
-        if one.protocol == "tcp" and one.first is not None and not one.first <= port <= (one.last or 0):
-            return False
-        if one.kind is SourceKind.GROUP:
-            return one.source == "sg-a"
-        network = ipaddress.ip_network(one.source)
-        return ipaddress.ip_address(address) in network
-
-    found = allowed_by_groups(rules, "tcp", peer(address))
-    assert [port for port in PROBED if port in found.sure] == [
-        port for port in PROBED if any(allows(one, port) for one in rules)
-    ]
-    assert not found.maybe
-
-
-def entry(
-    number: int, egress: bool, allow: bool, protocol: str, cidr: str, ends: Optional[tuple[int, int]]
-) -> NetworkAclEntry:
-    first, last = ends or (None, None)
-    return NetworkAclEntry(
-        number=number,
-        egress=egress,
-        allow=allow,
-        protocol=protocol,
-        network=ipaddress.ip_network(cidr),
-        first=first,
-        last=last,
-    )
-
-
-ENTRIES = st.lists(
-    st.builds(entry, st.integers(1, 5), st.booleans(), st.booleans(), PROTOCOLS, CIDRS, ENDS),
-    max_size=8,
-    unique_by=lambda item: (item.number, item.egress),
-)
-
-
-@given(ENTRIES, ADDRESSES, st.booleans())
-def test_an_acl_is_the_first_match_in_the_order_of_numbers(
-    entries: List[NetworkAclEntry], address: str, egress: bool
-) -> None:
-    """Port by port: walk the sorted entries of the direction; what none names is denied."""
-
-    def allows(port: int) -> bool:
-        for one in sorted(entries, key=lambda item: item.number):
-            if one.egress is not egress or one.protocol not in ("tcp", "-1"):
-                continue
-            if ipaddress.ip_address(address) not in one.network:
-                continue
-            if one.protocol == "tcp" and one.first is not None and not one.first <= port <= (one.last or 0):
-                continue
-            return one.allow
-        return False
-
-    answer = allowed_by_acl(entries, egress, "tcp", ipaddress.ip_address(address))
-    assert [port for port in PROBED if port in answer.allowed] == [port for port in PROBED if allows(port)]
-    for one, ports in answer.decided:
-        assert bool(ports.intersection(answer.allowed)) is one.allow
 
 
 def test_the_longest_prefix_is_the_route() -> None:

@@ -374,3 +374,40 @@ def test_blocked_entries_have_the_documented_shape() -> None:
         ("i-1", "i-0", "32768-60999"),
     ]
     assert found[0]["reason"].startswith("ENI_SG_RULES_MISMATCH: no rule of sg-mesh lets tcp")
+
+
+def strangers(count: int) -> World:
+    """Members that each carry a group of their own, which lets in only itself."""
+    world = cluster([SELF], count=1)
+    for number in range(1, count):
+        world.group(f"sg-{number}", [from_group(f"sg-{number}")])
+        world.node(str(number), f"10.20.1.{10 + number}", [f"sg-{number}"])
+    return world
+
+
+@pytest.mark.parametrize(
+    ("count", "findings"),
+    [(7, 42), (8, 1)],  # 7 * 6 missing rules, and 8 * 7, which are more than 50
+)
+def test_too_many_missing_rules_are_one_finding(count: int, findings: int) -> None:
+    """Past fifty they are told together, and what is blocked is told for every pair all the same."""
+    found = judge(strangers(count))
+    assert len(found.causes) == findings
+    assert {item.id for item in found.causes} == {"sg-no-self-ingress"}
+    expected = [
+        (f"i-{source}", f"i-{target}", ports)
+        for source in range(count)
+        for target in range(count)
+        if source != target
+        for ports in ("29500", "32768-60999")
+    ]
+    assert triples(list(found.blocked())) == sorted(expected)
+    if findings == 1:
+        assert causes(found) == [("sg-no-self-ingress", "cluster")]
+        assert found.causes[0].summary == (
+            "8 security groups of members lack more than 50 inbound rules for each other: "
+            "29500,32768-60999 blocked (56 of 56 pairs, silent drop)"
+        )
+        assert found.causes[0].remediation == (
+            "Give every member one security group that allows all TCP from itself and to itself."
+        )
