@@ -16,6 +16,7 @@ from diagnosis.prose import beside
 BENCHMARKS = {
     "explain": "fullmesh explain: 100 MB of several kinds of log, memory for 1 GB, its start",
     "synth": "python app.py beside an empty CDK app; template size at 4 and at 400 nodes",
+    "rules_scale": "the rules of 1,000 nodes judged: seconds and memory, from alike to all different",
     "mesh_scale": "the mesh stage and the verdict at 16 and at 64 nodes; memory of one node",
     "nc_loop": "a loop of nc -zv over all pairs and ports beside the mesh stage, 16 nodes",
     "demo_time": "fullmesh demo: lab start to CREATE_COMPLETE, and the famous failure to its named cause",

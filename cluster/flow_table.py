@@ -69,7 +69,10 @@ class FlowTable(Mapping[ClassPair, Flow]):
         """The same, each flow once with all the pairs that share it."""
         found: Dict[int, Tuple[Flow, List[ClassPair]]] = {}
         for pair, flow in self.not_passing():
-            found.setdefault(id(flow), (flow, []))[1].append(pair)
+            known = found.get(id(flow))
+            if known is None:
+                known = found[id(flow)] = (flow, [])
+            known[1].append(pair)
         return list(found.values())
 
     @property

@@ -31,6 +31,7 @@ from typing import (
 
 from cluster.flow_table import PASSING, Flow, FlowTable
 from cluster.lookup import Gap, Lookup, parse_address
+from cluster.masks import set_bits
 from cluster.passing import Passing
 from cluster.path import PathRules
 from cluster.ports import PortRange, PortSet
@@ -171,15 +172,15 @@ def _flows(
     rules: PathRules, need: PortSet, places: Sequence[Union[Place, Gap]], sizes: Sequence[int]
 ) -> FlowTable:
     judge = _FlowJudge(rules, need, places)
+    everybody = (1 << len(places)) - 1
     rows: List[List[Optional[Flow]]] = []
     for source, (passing, by_groups) in enumerate(Passing(rules, places).rows()):
-        row: List[Optional[Flow]] = []
-        for target in range(len(places)):
-            passes = passing >> target & 1
-            row.append(PASSING if passes else judge.flow(source, target, bool(by_groups >> target & 1)))
-        rows.append(row)
+        row: List[Optional[Flow]] = [PASSING] * len(places)
+        for target in set_bits(everybody & ~passing):
+            row[target] = judge.flow(source, target, bool(by_groups >> target & 1))
         if sizes[source] == 1:
-            rows[-1][source] = None
+            row[source] = None
+        rows.append(row)
     return FlowTable(rows)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from itertools import chain
-from typing import Dict, Iterable, List, Tuple
+from typing import Dict, Iterable, Iterator, List, Tuple
 
 from cluster.ports import PortRange, PortSet
 
@@ -55,3 +55,11 @@ class PortMasks:
             parts = PortSet.of(self._parts[ends[0] : ends[1] + 1])
             found = self._runs[ends] = parts.ranges
         return found
+
+
+def set_bits(mask: int) -> Iterator[int]:
+    """The numbers of the bits that are set, lowest first."""
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low

@@ -10,6 +10,7 @@ from typing import Any, Callable, Dict, FrozenSet, Iterator, List, Optional, Seq
 
 from cluster.group_masks import DirectionRules
 from cluster.lookup import Gap
+from cluster.masks import set_bits
 from cluster.path import PathRules
 from cluster.stages import PASSES, Place, Reason
 
@@ -82,7 +83,7 @@ class Passing:
                 through[sure] = through.get(sure, 0) | bits
             found = [0] * len(self._rules.group_masks.masks)
             for mask, classes in through.items():
-                for part in _bits(mask) if classes else ():
+                for part in set_bits(mask) if classes else ():
                     found[part] |= classes
             self._parts[id(rules)] = found
         return found
@@ -104,7 +105,7 @@ class Passing:
                 alike[senders] = alike.get(senders, 0) | 1 << number
         found = [0] * len(self._places)
         for senders, receivers in alike.items():
-            for sender in _bits(senders):
+            for sender in set_bits(senders):
                 found[sender] |= receivers
         return found
 
@@ -134,14 +135,6 @@ class Passing:
         """For each class, the classes whose subnets let it in."""
         found = [0] * len(self._places)
         for net, bits in self._nets.items():
-            for sender in _bits(self._reached(net, outward=False)):
+            for sender in set_bits(self._reached(net, outward=False)):
                 found[sender] |= bits
         return found
-
-
-def _bits(mask: int) -> Iterator[int]:
-    """The numbers of the bits that are set, lowest first."""
-    while mask:
-        low = mask & -mask
-        yield low.bit_length() - 1
-        mask ^= low

@@ -38,8 +38,8 @@ def test_list_names_every_benchmark_and_each_has_its_module(capsys: pytest.Captu
     [
         (
             ["speed"],
-            "no benchmark 'speed'; there are explain, synth, mesh_scale, nc_loop, demo_time, faults, "
-            "raw_torch",
+            "no benchmark 'speed'; "
+            "there are explain, synth, rules_scale, mesh_scale, nc_loop, demo_time, faults, raw_torch",
         ),
         (["synth", "--default-timeout"], "--default-timeout belongs to raw_torch alone"),
         (["--default-timeout"], "--default-timeout belongs to raw_torch alone"),
