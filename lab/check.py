@@ -149,10 +149,16 @@ def _with_those_alone(best: Diagnosis, answers: list[NodeAnswer], state: LabStat
     return dataclasses.replace(best, causes=(*alone, *kept), consequences=(*best.consequences, *explained))
 
 
+def _ending(status: int) -> str:
+    if status < 0:
+        return f"its probe was killed (signal {-status})"
+    return f"its probe ended with status {status} and said nothing"
+
+
 def _fullest(answers: list[NodeAnswer], *, one_speaks: bool) -> Diagnosis:
     """one_speaks: only the member of rank 0 prints the verdict, so silence with a status is no fault."""
     silent = tuple(
-        f"node {answer.rank} gave no answer: {answer.errors[-300:]}"
+        f"node {answer.rank} gave no answer: {answer.errors[-300:] or _ending(answer.status)}"
         for answer in answers
         if answer.diagnosis is None and not (one_speaks and answer.status in _SAID_ENOUGH)
     )

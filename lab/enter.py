@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import subprocess
 from types import FrameType
@@ -96,4 +97,7 @@ def end(process: subprocess.Popen[Any]) -> None:
             processes.end_below(process.pid)
         else:
             process.kill()
-        process.wait()
+        while process.poll() is None:
+            process.send_signal(signal.SIGCONT)  # nsenter stops when its command was stopped
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(0.1)

@@ -67,11 +67,11 @@ def test_a_silent_node_is_not_a_pass() -> None:
     """One node without an answer makes the others' PASS UNKNOWN, and is told."""
     answers = [
         NodeAnswer(rank=0, diagnosis=PROVEN, status=0, errors=""),
-        NodeAnswer(rank=1, diagnosis=None, status=-9, errors="killed"),
+        NodeAnswer(rank=1, diagnosis=None, status=-9, errors=""),
     ]
     judged = check._fullest(answers, one_speaks=False)
     assert judged.verdict is Verdict.UNKNOWN
-    assert judged.unanswered == ("node 1 gave no answer: killed",)
+    assert judged.unanswered == ("node 1 gave no answer: its probe was killed (signal 9)",)
 
 
 def test_the_answer_of_demo_has_the_public_fields(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

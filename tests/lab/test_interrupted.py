@@ -236,6 +236,22 @@ def test_what_runs_in_a_node_ends_with_whoever_asked_for_it(
     node.assert_empty(10)  # its init collects what was killed there
 
 
+def test_a_check_ends_though_a_probe_was_stopped(node: Node) -> None:
+    """A probe that somebody suspended (kill -STOP), and nsenter with it, are no reason to wait for ever."""
+    with node.command("check") as terminal:
+        node.wait_ready()
+        (command,) = processes.children(terminal.process.pid)
+        (twin,) = processes.children(command)
+        (entered,) = processes.children(twin)
+        (probe,) = processes.children(entered)
+        os.kill(probe, signal.SIGSTOP)
+        stat = Path(f"/proc/{entered}/stat")
+        wait_until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", stat.read_text)
+        terminal.press(CTRL_C)
+        terminal.expect("ended: 130")
+    node.assert_empty(10)
+
+
 def test_a_command_in_a_node_hears_ctrl_c_itself(node: Node) -> None:
     """What it does then is its own affair: it is waited for, and its status is the answer."""
     script = "trap 'echo heard; exit 7' INT; echo ready; while :; do sleep 0.1; done"
