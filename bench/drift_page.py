@@ -39,7 +39,7 @@ CLUSTERS = {
     "spread": ("cluster.subnets=2", "cluster.placement=spread"),
     "reserved": ("cluster.capacity=reservation", "cluster.vpc_cidr=10.30.0.0/16"),
 }
-NOTE = re.compile(r"^\[(Error|Warning) at /([^]]*)\] live: (?!not looked at)", re.MULTILINE)
+NOTE = re.compile(r"^(ERROR|WARNING) live: (?!not looked at).*\n +([^ \n]+)", re.MULTILINE)
 HANDLE_HOST = f"http://{control_plane.DEFAULT_PUBLIC_HOST}:{control_plane.DEFAULT_PUBLIC_PORT}"
 
 HEAD = """\
