@@ -20,7 +20,7 @@ from lab.check import CheckError
 from lab.fault_scene import FaultError, Scene
 from lab.faults import FAULTS, Fault, Way
 from lab.progress import Progress
-from lab.state import DEFAULT_STATE_DIR, LabState
+from lab.state import DEFAULT_STATE_DIR, LabState, no_space
 
 LAB_START_TIMEOUT_S = 60.0  # the emulator starts in 3 s; a loaded machine takes several times that
 
@@ -155,8 +155,20 @@ def run(
     afterwards: undoes such a fault; left out, it is undone at once.
 
     Raises:
-        DemoError: the fault is unknown or could not be injected, or `cdk bootstrap` failed.
+        DemoError: the fault is unknown or could not be injected, `cdk bootstrap` failed, or the disk is full.
     """
+    try:
+        return _deployed(options, state, progress, afterwards)
+    except OSError as error:
+        full = no_space(error, options.state_dir)
+        if not full:
+            raise
+        raise DemoError(full) from error
+
+
+def _deployed(
+    options: DemoOptions, state: LabState, progress: Progress, afterwards: contextlib.ExitStack | None
+) -> DemoResult:
     fault = options.chosen_fault
     context = {"cluster.nodes": str(options.nodes), "cluster.name": options.cluster}
     context.update(fault.deploy_context if fault is not None else {})

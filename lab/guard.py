@@ -83,15 +83,21 @@ def _init(news: int, caller: int, guard_pid: int, rootless: bool, options: LabOp
         _hold_lab(news, caller, guard_pid, rootless, options)
         code = 0
     except Exception as error:  # noqa: BLE001 - told to the caller, who shows it
+        _tell(news, {"error": _reason(error, options)})
         _say(f"{type(error).__name__}: {error}")
-        _tell(news, {"error": str(error) or type(error).__name__})
     finally:
         os._exit(code)
 
 
+def _reason(error: Exception, options: LabOptions) -> str:
+    full = state.no_space(error, Path(options.state_dir)) if isinstance(error, OSError) else ""
+    return full or str(error) or type(error).__name__
+
+
 def _say(line: str) -> None:
-    sys.stderr.write(f"{time.strftime('%H:%M:%S')} {line}\n")
-    sys.stderr.flush()
+    with contextlib.suppress(OSError):  # a full disk ends nothing by itself
+        sys.stderr.write(f"{time.strftime('%H:%M:%S')} {line}\n")
+        sys.stderr.flush()
 
 
 def _hold_lab(news: int, caller: int, guard_pid: int, rootless: bool, options: LabOptions) -> None:

@@ -7,6 +7,7 @@ lab left behind is told from a living one without trusting process ids.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -76,11 +77,24 @@ def state_option(state_dir: Path) -> str:
     return "" if state_dir.resolve() == DEFAULT_STATE_DIR else f" --state-dir {shlex.quote(str(state_dir))}"
 
 
+def no_space(error: OSError, state_dir: Path) -> str:
+    """What to say where an error means a full disk below the folder; "" where it means something else."""
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        return ""
+    return (
+        f"no space is left for the lab's state and logs ({error.strerror}: {state_dir}); "
+        "free some, or choose another folder with --state-dir"
+    )
+
+
 def write(path: Path, state: LabState) -> None:
     """Replace the state file in one step."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_text(json.dumps(encode(state), indent=2) + "\n")
-    draft.replace(path)
+    try:
+        draft.write_text(json.dumps(encode(state), indent=2) + "\n")
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)  # of a full disk
 
 
 def lock(state_dir: Path) -> Optional[int]:
