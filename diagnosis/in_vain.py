@@ -23,7 +23,7 @@ def judge_in_vain(case: Case) -> Opinion:
         if host is None:
             continue
         for told in without_effect(host.environment, torch_of(member), host.held_by_torch):
-            # Variables of NCCL, for one, are all in vain for one reason: that is one finding.
+            # Several that are in vain for one reason are one finding.
             key = (told.why,) if told.instead is None else (told.why, told.name)
             by_reason.setdefault(key, {}).setdefault(place, []).append(told)
     return Opinion(

@@ -138,9 +138,9 @@ UNREAD: Dict[str, Instead] = {
     "TORCH_DISTRIBUTED_TIMEOUT": _TIMEOUT,
 }
 
-# What Gloo has in place of NCCL's, whose variables do nothing in a torch that is built without NCCL.
+# What Gloo has in place of NCCL's, whose variables do nothing in a torch that is built without NCCL. Only
+# those are worth a word that seem to choose Gloo's way, too; torchrun itself sets others for every worker.
 _NCCL_INSTEAD: Dict[str, Instead] = {"NCCL_SOCKET_IFNAME": _INTERFACE, "NCCL_SOCKET_FAMILY": _FAMILY}
-_NCCL = ("NCCL_", "TORCH_NCCL_")
 _CPU_BUILD = re.compile(r"\+cpu\b")
 _GLOO = ("GLOO_", "TORCH_GLOO_")
 
@@ -184,9 +184,8 @@ def _told(
         if name in held:
             why += f", and {_installed(torch)} does not hold its name"
         return NoEffect(name, why, UNREAD.get(name))
-    if name.startswith(_NCCL) and _CPU_BUILD.search(torch):
-        instead = None if environment.get("GLOO_SOCKET_IFNAME") else _NCCL_INSTEAD.get(name)
-        return NoEffect(name, f"torch {torch} is built without NCCL", instead)
+    if name in _NCCL_INSTEAD and not environment.get("GLOO_SOCKET_IFNAME") and _CPU_BUILD.search(torch):
+        return NoEffect(name, f"torch {torch} is built without NCCL", _NCCL_INSTEAD[name])
     return None
 
 

@@ -81,7 +81,8 @@ def test_unread_variables_are_named_with_what_works() -> None:
         ("NCCL_SOCKET_IFNAME", "2.13.0+cpu", None, "torch 2.13.0+cpu is built without NCCL"),
         ("NCCL_SOCKET_IFNAME", "2.13.0+cu128", None, None),
         ("NCCL_SOCKET_IFNAME", "2.13.0", None, None),
-        ("NCCL_DEBUG", "", None, None),
+        ("NCCL_SOCKET_IFNAME", "", None, None),
+        ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2.13.0+cpu", None, None),
     ],
 )
 def test_the_torch_at_hand_decides(

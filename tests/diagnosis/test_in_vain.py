@@ -52,13 +52,11 @@ def test_the_libraries_word_is_part_of_the_evidence() -> None:
     assert (named(held), held.verdict) == ([], Verdict.PASS)
 
 
-def test_all_of_nccls_are_one_finding() -> None:
-    """A CPU build reads none of them, and that is said once."""
-    rows = on_host(
-        env(healthy(), range(4), NCCL_DEBUG="INFO", NCCL_IB_DISABLE="1", GLOO_SOCKET_IFNAME="ens5"),
-        range(4),
-        versions=BUILD,
-    )
+def test_nccls_interface_is_not_gloos() -> None:
+    """A CPU build reads none of NCCL's; only the one that seems to choose Gloo's way is worth a word."""
+    nccl = {"NCCL_DEBUG": "INFO", "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1", "NCCL_SOCKET_IFNAME": "ens5"}
+    rows = on_host(env(healthy(), range(4), **nccl), range(4), versions=BUILD)
     (cause,) = diagnose(rows).causes
     assert (cause.id, cause.subject) == ("env-no-effect", "cluster")
-    assert cause.commands == ("unset NCCL_DEBUG NCCL_IB_DISABLE",)
+    assert cause.commands == ("unset NCCL_SOCKET_IFNAME", "export GLOO_SOCKET_IFNAME=ens5")
+    assert named(diagnose(env(rows, range(4), GLOO_SOCKET_IFNAME="ens5"))) == []
