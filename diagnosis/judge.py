@@ -93,13 +93,17 @@ def judge(
         verdict = Verdict.FAIL
     else:
         verdict = Verdict.UNKNOWN if unanswered or nothing_came else Verdict.PASS
+    if not deciding:  # of members that did not come nothing was seen to fail: that stays unknown
+        candidates = [*candidates, *around.candidates]
     undetermined = bool(candidates) and not deciding
     return Diagnosis(
         verdict=verdict,
         causes=() if undetermined else (*deciding, *advisory),
         consequences=(*echoes, *more_echoes, *(advisory if undetermined else ())),
         candidates=tuple(candidates),
-        next_command=_next_command(case, candidates, unanswered, total((mesh, nodes)), named=bool(deciding)),
+        next_command=_next_command(
+            case, candidates, unanswered, total((mesh, around, nodes)), named=bool(deciding)
+        ),
         unanswered=tuple(unanswered),
         exposed=exposed,
         differences=differences(case),

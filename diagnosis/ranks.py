@@ -14,7 +14,31 @@ from diagnosis.report import Finding
 
 def judge_ranks(case: Case) -> Opinion:
     """world-size-mismatch, duplicate-rank, peer-missing."""
-    return total(Opinion(causes=tuple(judge(case))) for judge in (_world_size, _duplicate_ranks, _absent))
+    certain = total(Opinion(causes=tuple(judge(case))) for judge in (_world_size, _duplicate_ranks))
+    absent = tuple(_absent(case))
+    if not absent or not case.expectation.met_on_a_port:
+        return certain + Opinion(causes=absent)
+    return certain + _kept_from_meeting(case, absent)
+
+
+def _kept_from_meeting(case: Case, absent: Sequence[Finding]) -> Opinion:
+    """From where the others meet, one who never came looks like one who cannot reach that place."""
+    first = next((member for member in case.members if member.rank == 0), case.members[0])
+    fields = {"master_address": first.address, "master_port": case.expectation.master_port}
+    unreachable = [
+        finding(
+            "master-unreachable",
+            item.subject,
+            summary=f"{first.address}, where members meet, cannot be reached from there",
+            evidence=item.evidence,
+            fields=fields,
+        )
+        for item in absent
+    ]
+    return Opinion(
+        candidates=tuple(one for both in zip(absent, unreachable) for one in both),
+        next_command=unreachable[0].commands[0] + "  # on a node that did not come",
+    )
 
 
 def _world_size(case: Case) -> List[Finding]:

@@ -15,6 +15,7 @@ from diagnosis.case import Case
 from diagnosis.causes import finding
 from diagnosis.drops import ask_hosts, flow_order, host_drops
 from diagnosis.firewall.ruleset import Does, Stop
+from diagnosis.master import store_contact
 from diagnosis.matrix import Flow, Pair
 from diagnosis.opinion import NOTHING, Opinion, total
 from diagnosis.paths import told_by_paths
@@ -96,19 +97,34 @@ class _Timeouts:
             for f in matrix.probes
             if f.kind is PortKind.MASTER and matrix.outcome(f) is ConnectOutcome.CONNECTED
         }
-        reached = {place for pair in masters for place in pair}
+        stores = {} if masters else self._stores()
+        reached = {place for pair in (masters or stores) for place in pair}
         if reached != set(range(len(case.members))):
             return NOTHING
         if {f.pair for f in dead} == {f.pair for f in tried} and dead == tried:
-            return self._only_master(dead, masters)
+            return self._only_master(dead, masters, stores)
         return self._narrow(dead, tried - dead)
 
-    def _only_master(self, dead: Set[Flow], masters: Set[Pair]) -> Opinion:
+    def _stores(self) -> Dict[Pair, int]:
+        """Who reaches torchrun's store, which listens on MASTER_PORT in the members' place; its port."""
+        places = {member.address: place for place, member in enumerate(self._case.members)}
+        found = {}
+        for place in range(len(self._case.members)):
+            contact = store_contact(self._case, place)
+            if contact is not None and contact.outcome is ConnectOutcome.CONNECTED:
+                master = places.get(contact.address or "", place)
+                if master != place:
+                    found[place, master] = contact.port
+        return found
+
+    def _only_master(self, dead: Set[Flow], masters: Set[Pair], stores: Dict[Pair, int]) -> Opinion:
         case = self._case
+        port = next(iter(stores.values()), case.expectation.master_port)
         pairs = {flow.pair for flow in dead}
         every = len(self._matrix.attempted_pairs())
+        whom = "the store" if stores else "each other"
         summary = (
-            f"members reach each other on {case.expectation.master_port} but not on ports {case.ephemeral} "
+            f"members reach {whom} on {port} but not on ports {case.ephemeral} "
             f"({len(pairs)} of {every} pairs, silent drop); "
             + (
                 'security group lacks "all TCP from itself"'
@@ -116,10 +132,12 @@ class _Timeouts:
                 else 'what filters between them (on EC2 the security group) lacks "all TCP from itself"'
             )
         )
-        evidence = [
-            f"MASTER_PORT {case.expectation.master_port}: echoed on {len(masters)} of {every} pairs",
-            *case.evidence(dead),
-        ]
+        reached = (
+            f"torchrun's store answers {len(stores)} other members"
+            if stores
+            else f"echoed on {len(masters)} of {every} pairs"
+        )
+        evidence = [f"MASTER_PORT {port}: {reached}", *case.evidence(dead)]
         self._left -= dead
         if all(self._walls.clear(flow) for flow in dead):
             evidence.append("every host's own firewall was read and lets these connections pass")

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import os
 import socket
-from typing import Dict, Iterator, Mapping, Optional, Tuple
+from typing import Dict, Iterator, Mapping, Optional, Sequence, Tuple
 
 from diagnosis.launchers import SLURM, TORCH, Claim, ClaimError, claims_of, launched, number
 from probe.board import Board, BoardError, Nowhere
@@ -32,9 +32,12 @@ from probe.place import (
     own_address,
     own_range,
 )
+from probe.relay import Relay
 from probe.seat import Seat, known_hosts
 from probe.starter import started_by
+from probe.store_board import StoreBoard
 from probe.tcp_board import TcpBoard
+from probe.torch_store import keys_in_store
 
 # How long a member that cannot take part tries to tell the others why: a launcher starts all at once.
 UNFINISHED_PATIENCE_S = 10.0
@@ -141,6 +144,7 @@ def by_environment(wish: Wish, environ: Mapping[str, str], variables: Mapping[st
         raise DiscoverError(str(error)) from error
     master = known.get("MASTER_ADDR") or None
     deadline_s = wish.deadline_s or DEFAULT_DEADLINE_S
+    patience_s = deadline_s / 2
     run = wish.run or _run_of(known)
     point = _point(wish, known, seat, master_port) if on_a_port(wish.meet) else None
     towards = (point.host if point else "") or master or ""
@@ -149,11 +153,21 @@ def by_environment(wish: Wish, environ: Mapping[str, str], variables: Mapping[st
     member_id = f"{address}-{os.getpid()}-rank-{seat.rank}"
     with contextlib.ExitStack() as stack:
         serves = False
+        relay: Optional[Relay] = None
         board: Board = Nowhere(_NOWHERE)
+        agent = known.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
         if point is None:
             board = shared_board(wish.meet or "", run, member_id)
+        elif agent and wish.meet is None and keys_in_store(point.host, master_port, patience_s) is not None:
+            # Every restart of the workers finds the same store, and none may find the last one's verdict.
+            board = StoreBoard(point.host, master_port, _attempt_of(run, known), member_id, patience_s)
+            serves = point.is_here
         elif point.host:
-            serves, board = _on_port(stack, point, member_id, deadline_s / 2)
+            relay = Relay(point.host, point.port) if point.is_here else None
+            carried_by = () if agent or wish.meet or not wish.listens_on_master else (master_port,)
+            serves, board = _on_port(
+                stack, point, member_id=member_id, patience_s=patience_s, relay=relay, carried_by=carried_by
+            )
         yield Place(
             run=run,
             member_id=member_id,
@@ -161,7 +175,7 @@ def by_environment(wish: Wish, environ: Mapping[str, str], variables: Mapping[st
             name=socket.gethostname(),
             nodes=seat.count,
             board=board,
-            master_port=None if known.get("TORCHELASTIC_USE_AGENT_STORE") == "True" else master_port,
+            master_port=None if agent else master_port,
             ephemeral_ports=own_range(None),
             rank=seat.rank,
             world_size=seat.count,
@@ -171,6 +185,7 @@ def by_environment(wish: Wish, environ: Mapping[str, str], variables: Mapping[st
             deadline_s=deadline_s,
             on_a_port=point is not None and bool(point.host),
             serves=serves,
+            relay=relay if serves else None,
             launcher=master is not None,
             listens_on_master=wish.listens_on_master,
             variables=variables,
@@ -188,14 +203,21 @@ def _own_address(towards: str, interface: str) -> str:
 
 
 def _on_port(
-    stack: contextlib.ExitStack, point: _Point, member_id: str, patience_s: float
+    stack: contextlib.ExitStack,
+    point: _Point,
+    *,
+    member_id: str,
+    patience_s: float,
+    relay: Optional[Relay],
+    carried_by: Sequence[int],
 ) -> Tuple[bool, Board]:
     """Whether this process serves the meeting place, and the board; one that says why there is none."""
     try:
-        serves = point.is_here and serve(stack, point.host, point.port)
+        serves = point.is_here and serve(stack, point.host, point.port, relay)
     except BoardError as error:
         return False, Nowhere(str(error), error.__cause__)
-    return serves, TcpBoard(point.host, point.port, member_id, patience_s=patience_s)
+    others = () if serves else carried_by
+    return serves, TcpBoard(point.host, point.port, member_id, patience_s, others)
 
 
 def _check_complete(wish: Wish, environ: Mapping[str, str]) -> None:
@@ -207,6 +229,11 @@ def _check_complete(wish: Wish, environ: Mapping[str, str]) -> None:
     missing = [name for name in needed if not environ.get(name)]
     if missing:
         raise EnvironmentIncomplete(f"{' and '.join(missing)} not set, though other launcher variables are")
+
+
+def _attempt_of(run: str, environ: Mapping[str, str]) -> str:
+    """The run with the number of torchrun's restart."""
+    return f"{run}.{environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
 
 
 def _run_of(environ: Mapping[str, str]) -> str:

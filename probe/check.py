@@ -15,7 +15,8 @@ from probe.board import BoardError
 from probe.collective_stage import prove_collective
 from probe.discover import by_ec2 as place_on_ec2
 from probe.discover import is_deployed, read_config, take_place
-from probe.join import announce, leave, stands_for
+from probe.farewell import announce, leave
+from probe.join import stands_for
 from probe.node_files import keep_node_files
 from probe.place import DiscoverError, EnvironmentIncomplete, LaunchConflicted, Place, Wish
 from probe.row_file import check_writable, write_row

@@ -17,6 +17,8 @@ import time
 from dataclasses import dataclass
 from typing import Optional, Set, cast
 
+from probe.relay import ASK, Relay
+
 # No payload begins like this: it begins with random bytes.
 _QUESTION = b"fullmesh: time?\n"
 _NONCE_BYTES = 8
@@ -86,10 +88,15 @@ def is_ready(announced: bytes, received: bytes) -> bool:
 
 
 class Echo(asyncio.Protocol):
-    """One accepted connection; `open_transports` lets the owner close what is left."""
+    """One accepted connection; `open_transports` lets the owner close what is left.
 
-    def __init__(self, open_transports: Set[asyncio.Transport]) -> None:
+    relay: where those are handed on who ask for the meeting place; None = nowhere.
+    """
+
+    def __init__(self, open_transports: Set[asyncio.Transport], relay: Optional[Relay] = None) -> None:
         self._open = open_transports
+        self._relay = relay
+        self._carrying: Optional[asyncio.Task[None]] = None
         self._transport: Optional[asyncio.Transport] = None
         self._to_take = 0
 
@@ -104,6 +111,10 @@ class Echo(asyncio.Protocol):
             self._to_take -= min(len(data), self._to_take)
             if not self._to_take:
                 self._transport.write(TAKEN)
+        elif data == ASK and self._relay is not None:
+            transport = self._transport
+            carried = self._relay.carry(transport, lambda: self._open.discard(transport))
+            self._carrying = asyncio.ensure_future(carried)
         elif len(data) == SMALL_BYTES and data.startswith(_ANNOUNCEMENT):
             self._to_take = _COUNT.unpack_from(data, len(_ANNOUNCEMENT))[0]
             self._transport.write(data[: -len(_READY)] + _READY)

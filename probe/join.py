@@ -13,18 +13,13 @@ from typing import Mapping, Optional
 
 from cluster.keys import JOINED
 from diagnosis.report import CollectiveResult, Diagnosis, Verdict
-from probe.board import BoardError
 from probe.discover import by_ec2
+from probe.farewell import leave
 from probe.periodic import next_after
 from probe.place import Wish
 from probe.rows import Listing, read_verdict
 from probe.run import bench_for, prove_mesh
 from probe.verdict import MESH, Bench, came_too_late, counted, holds
-
-LEFT = "left"
-HERE = "here"  # of a process that is no member of the mesh, but awaits its verdict
-# How long rank 0 serves the meeting place after its own answer: several polls of a loaded peer.
-LEAVE_PATIENCE_S = 10.0
 
 
 def stands_for(bench: Bench, stage: str, environ: Mapping[str, str]) -> Optional[Diagnosis]:
@@ -102,27 +97,3 @@ def _without_collective(bench: Bench, mesh: Diagnosis) -> Diagnosis:
         ),
         skipped=(*mesh.skipped, f"cluster: {text}"),
     )
-
-
-def announce(bench: Bench) -> None:
-    """Ask the member that serves the meeting place to stay until this process, too, has left."""
-    try:
-        bench.waiter.insist(lambda: bench.place.board.post(HERE, b""))
-    except BoardError as error:
-        bench.say(f"not announced: {error}")
-
-
-def leave(bench: Bench) -> None:
-    """Say goodbye; the member that serves the meeting place stays until all others have read the verdict."""
-    place = bench.place
-    try:
-        place.board.post(LEFT, b"")
-        if place.serves:
-            bench.waiter.until(
-                lambda seen: (
-                    {member.member_id for member in seen.members()} | seen.having(HERE) <= seen.having(LEFT)
-                ),
-                time.monotonic() + LEAVE_PATIENCE_S,
-            )
-    except BoardError as error:
-        bench.say(f"left without goodbye: {error}")

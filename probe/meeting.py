@@ -8,6 +8,7 @@ from typing import Optional, Tuple
 
 from probe.board import Board, BoardError, DirectoryBoard
 from probe.place import DiscoverError
+from probe.relay import Relay
 from probe.tcp_board import BoardServer, TcpBoard
 
 _TCP = "tcp://"
@@ -59,14 +60,14 @@ def meeting_point(meet: Optional[str], host: str, port: int) -> Tuple[str, int]:
     return named.strip("[]"), int(text)
 
 
-def serve(stack: contextlib.ExitStack, host: str, port: int) -> bool:
+def serve(stack: contextlib.ExitStack, host: str, port: int, relay: Optional[Relay] = None) -> bool:
     """Serve the meeting place; False where another process of this host serves it already.
 
     One that claims the same rank is a fault to be judged (duplicate-rank) from both rows, so this
     one joins it.
     """
     try:
-        stack.enter_context(BoardServer(host, port))
+        stack.enter_context(BoardServer(host, port, relay))
         return True
     except BoardError as refused:
         try:

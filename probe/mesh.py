@@ -23,6 +23,7 @@ from probe.limits import raise_descriptor_limit
 from probe.members import Member, address_family
 from probe.plan import ProbeTarget, candidates, spread_ports
 from probe.ports_held import holder_of
+from probe.relay import Relay
 from probe.routes import link_silent
 from probe.stream import StreamTarget, send_all
 from probe.torch_store import keys_in_store
@@ -50,6 +51,8 @@ class Mesh:
         master_port: Optional[int],
         preferred: Sequence[int] = (),
         avoided: Sequence[int] = (),
+        *,
+        relay: Optional[Relay] = None,
     ) -> None:
         """
         Args:
@@ -58,6 +61,7 @@ class Mesh:
             master_port: None = no listener there (torchrun's own store holds it).
             preferred: ephemeral ports to try first, of an earlier registration of this node.
             avoided: ports to leave alone, also where they lie in the range.
+            relay: the way to the meeting place, for those who ask a listener for it.
         """
         self.address = address
         self.listeners: Tuple[Listener, ...] = ()
@@ -65,6 +69,7 @@ class Mesh:
         self._master_port = master_port
         self._preferred = tuple(preferred)
         self._avoided = frozenset(avoided)
+        self._relay = relay
         self._servers: List[asyncio.AbstractServer] = []
         self._transports: Set[asyncio.Transport] = set()
         self._loop = asyncio.new_event_loop()
@@ -157,7 +162,7 @@ class Mesh:
     async def _listen(self, port: int, kind: PortKind) -> Listener:
         try:
             server = await self._loop.create_server(
-                lambda: Echo(self._transports),
+                lambda: Echo(self._transports, self._relay),
                 self.address,
                 port,
                 family=address_family(self.address),

@@ -14,6 +14,7 @@ from diagnosis.published import only_here
 from probe.board import Board
 from probe.interfaces import read_interfaces
 from probe.preflight import read_local_port_range
+from probe.relay import Relay
 
 if TYPE_CHECKING:
     from probe.credentials import CredentialChain
@@ -79,6 +80,7 @@ class Place:
     idle_s: float = 0.0  # how long connections are left alone and used again; 0 = not asked
     on_a_port: bool = False  # members meet on a port of one of them
     serves: bool = False  # this process serves the meeting place
+    relay: Optional[Relay] = None  # the way to it through a listener of the mesh
     launcher: bool = False  # torch is to use the environment (with `variables`)
     listens_on_master: bool = True
     variables: Mapping[str, str] = field(default_factory=dict)

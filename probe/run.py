@@ -23,6 +23,7 @@ from probe.alone import without_meeting
 from probe.board import BoardContentError, BoardError
 from probe.contact import read_contacts
 from probe.counters import CounterWatch
+from probe.farewell import await_others
 from probe.members import Member
 from probe.mesh import Mesh, peak_memory_bytes
 from probe.place import Place
@@ -92,7 +93,7 @@ def prove_mesh(bench: Bench, environ: Mapping[str, str]) -> Diagnosis:
     master_port = place.master_port if place.listens_on_master else None
     avoided = () if place.master_port is None else (place.master_port,)
     variables = {**environ, **place.variables}
-    with Mesh(place.address, place.ephemeral_ports, master_port, avoided=avoided) as mesh:
+    with Mesh(place.address, place.ephemeral_ports, master_port, avoided=avoided, relay=place.relay) as mesh:
         try:
             own = mesh.member(place.member_id)
             say(f"listening on {place.address}: {own.master_port or 'no master port'} {own.ports}")
@@ -135,7 +136,10 @@ def prove_mesh(bench: Bench, environ: Mapping[str, str]) -> Diagnosis:
             )
             bench.waiter.insist(lambda: place.board.post(MESH_ROW, dump(report)))
             complete = await_rows(bench, MESH, MESH_ROW, clock)
-            return settle(bench, MESH, report, turn(place, members), complete=complete)
+            diagnosis = settle(bench, MESH, report, turn(place, members), complete=complete)
+            if place.relay is not None and diagnosis.verdict is not Verdict.PASS:
+                await_others(bench)  # this listener may be their only way to the verdict
+            return diagnosis
         except BoardError as error:
             if report.probes is None:
                 give_up_at = clock.deadline - clock.rows_patience_s

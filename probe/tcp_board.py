@@ -10,6 +10,7 @@ have a limit, which is looked at before a body is read. Whoever reaches the port
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import re
 import socket
@@ -17,10 +18,11 @@ import socketserver
 import struct
 import threading
 import time
-from typing import Any, Dict, Iterator, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from probe.board import BoardContentError, BoardError
 from probe.members import address_family
+from probe.relay import ASK, OPEN, Relay
 
 _FRAME = struct.Struct("!II")  # header bytes, body bytes
 MAX_HEADER_BYTES = 4096
@@ -30,7 +32,10 @@ MAX_BODY_BYTES = 32 * 1024 * 1024
 MAX_TOTAL_BYTES = 512 * 1024 * 1024
 OBJECT_OVERHEAD_BYTES = 256  # what an object costs beside its body, so that empty ones count too
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:%-]{0,127}/[A-Za-z0-9][A-Za-z0-9_.:%,~-]{0,511}")
+SPARE = "spare-"
+_SPARE_NAME = re.compile(rf"{SPARE}(\d{{1,5}})/{SPARE}")
 REQUEST_TIMEOUT_S = 5.0
+CONNECT_TIMEOUT_S = 2.0
 _RETRY_S = 0.2
 
 
@@ -130,14 +135,20 @@ class _Store:
 
 
 class BoardServer:
-    """Serves a board from this process's memory; a context manager."""
+    """Serves a board from this process's memory; a context manager.
 
-    def __init__(self, address: str, port: int) -> None:
-        """
+    It serves on another port, too, which the kernel chooses as it does for Gloo's listeners: where the
+    mesh works, that one is open. Every listing tells its number (`SPARE`).
+    """
+
+    def __init__(self, address: str, port: int, relay: Optional[Relay] = None) -> None:
+        """relay: tells whose connections those are that a listener of the mesh hands on.
+
         Raises:
             BoardError: the port cannot be bound.
         """
         store = _Store()
+        also: List[str] = []
 
         class Handler(socketserver.BaseRequestHandler):
             def handle(self) -> None:
@@ -153,12 +164,12 @@ class BoardServer:
                 try:
                     content = b""
                     if action == "post":
-                        client = str(self.client_address[0])
+                        client = relay.origin(self.client_address) if relay else self.client_address[0]
                         with store.room(name, body_bytes, client):
                             body, body_bytes = _exactly(self.request, body_bytes), 0
                             store.put(name, body, client)
                     elif action == "names":
-                        content = "\n".join(store.names()).encode()
+                        content = "\n".join((*store.names(), *also)).encode()
                     elif action == "read":
                         content = store.read(name)
                     else:
@@ -176,39 +187,68 @@ class BoardServer:
             request_queue_size = 512
 
         try:
-            self._server = Server((address, port), Handler)
+            self._servers = [Server((address, port), Handler)]
+            self._servers.append(Server((address, 0), Handler))
         except OSError as error:
+            for server in self.__dict__.get("_servers", []):
+                server.server_close()
             raise BoardError(
                 f"cannot serve the meeting place on {address}:{port}: {error.strerror}; "
                 "choose another with --meet tcp://HOST:PORT on every member"
             ) from error
-        self.port = int(self._server.server_address[1])
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
+        self.port, spare = (int(server.server_address[1]) for server in self._servers)
+        also.append(f"{SPARE}{spare}/{SPARE}")
 
     def __enter__(self) -> BoardServer:
-        self._thread.start()
+        for server in self._servers:
+            threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        for server in self._servers:
+            server.shutdown()
+            server.server_close()
+
+
+@dataclasses.dataclass(frozen=True)
+class _Way:
+    """A port where the service may answer. carried: a listener of the mesh that hands on."""
+
+    port: int
+    carried: bool = False
 
 
 class TcpBoard:
-    """A client of `BoardServer`."""
+    """A client of `BoardServer`.
 
-    def __init__(self, host: str, port: int, member_id: str, patience_s: float = 0.0) -> None:
-        """patience_s: how long a request is repeated while nobody serves yet."""
+    Before anything has answered it tries its ways in turn; then it keeps to the one that did, and
+    turns to another where that one ends (a listener of the mesh closes with its stage).
+    """
+
+    def __init__(
+        self, host: str, port: int, member_id: str, patience_s: float = 0.0, carried_by: Sequence[int] = ()
+    ) -> None:
+        """
+        Args:
+            patience_s: how long a request is repeated while nobody serves yet.
+            carried_by: ports of `host` whose listener may hand on to the service.
+        """
         self._host = host
         self._port = port
         self._member_id = member_id
         self._patience_s = patience_s
+        self._ways: List[_Way] = [_Way(port), *(_Way(carrier, carried=True) for carrier in carried_by)]
 
     def post(self, name: str, body: bytes) -> None:
         self._request({"do": "post", "name": f"{self._member_id}/{name}"}, body)
 
     def names(self) -> Tuple[str, ...]:
-        return tuple(self._request({"do": "names"}).decode().splitlines())
+        names = self._request({"do": "names"}).decode().splitlines()
+        for name in names:
+            spare = _SPARE_NAME.fullmatch(name)
+            if spare and _Way(int(spare[1])) not in self._ways:
+                self._ways.append(_Way(int(spare[1])))
+        return tuple(name for name in names if not _SPARE_NAME.fullmatch(name))
 
     def read(self, name: str) -> bytes:
         return self._request({"do": "read", "name": name})
@@ -218,22 +258,35 @@ class TcpBoard:
 
     def _request(self, header: Dict[str, Any], body: bytes = b"") -> bytes:
         give_up_at = time.monotonic() + self._patience_s
+        direct: Optional[Exception] = None
         while True:
+            way = self._ways[0]
             try:
-                answer, content = self._once(header, body)
+                answer, content = self._once(way, header, body)
                 break
             except (OSError, ValueError) as error:
-                if time.monotonic() >= give_up_at:
+                if way.port == self._port:
+                    direct = error
+                if time.monotonic() >= give_up_at and (direct or len(self._ways) == 1):
+                    told = direct or error
                     raise BoardError(
-                        f"cannot reach the meeting place tcp://{self._host}:{self._port}: {error}; "
+                        f"cannot reach the meeting place tcp://{self._host}:{self._port}: {told}; "
                         "check that rank 0 runs the same command and that this port is open"
-                    ) from error
+                    ) from told
+                self._ways.append(self._ways.pop(0))
                 time.sleep(_RETRY_S)
         if not answer.get("ok"):
             raise BoardContentError(f"tcp://{self._host}:{self._port}: {answer.get('error')}")
         return content
 
-    def _once(self, header: Dict[str, Any], body: bytes) -> Tuple[Dict[str, Any], bytes]:
-        with socket.create_connection((self._host, self._port), timeout=REQUEST_TIMEOUT_S) as sock:
+    def _once(self, way: _Way, header: Dict[str, Any], body: bytes) -> Tuple[Dict[str, Any], bytes]:
+        # Where there is another way, a port that swallows packets is not waited for as long.
+        timeout_s = CONNECT_TIMEOUT_S if len(self._ways) > 1 else REQUEST_TIMEOUT_S
+        with socket.create_connection((self._host, way.port), timeout=timeout_s) as sock:
+            sock.settimeout(REQUEST_TIMEOUT_S)
+            if way.carried:
+                sock.sendall(ASK)
+                if _exactly(sock, len(OPEN)) != OPEN:
+                    raise ValueError(f"port {way.port} does not lead to the meeting place")
             _send(sock, header, body)
             return _receive(sock)

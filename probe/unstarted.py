@@ -9,7 +9,7 @@ from diagnosis.launchers import Claim, Conflict, conflict_words
 from diagnosis.report import Diagnosis, NodeReport, Verdict
 from probe.board import BoardError
 from probe.by_launcher import LAUNCHER_VARIABLES, unfinished_place
-from probe.join import LEFT
+from probe.farewell import LEFT
 from probe.members import Member
 from probe.place import Wish
 from probe.preflight import distributed_environment, read_host_facts

@@ -237,6 +237,7 @@ def _judge_and_tell(
         rules_expected=place.config is not None,
         rules_problem=problem,
         baselines=_baselines(bench, snapshot) if stage == COLLECTIVE else {},
+        met_on_a_port=place.on_a_port and len(place.known) < place.nodes,
     )
     diagnosis = _judged(reports, expectation, snapshot)
     diagnosis = dataclasses.replace(

@@ -16,12 +16,14 @@ from tests.diagnosis.builders import (
     address,
     change,
     diagnose,
+    drops,
     env,
     healthy,
     launched,
     moved,
     named,
     on_host,
+    suspected,
 )
 
 CONNECTED, REFUSED = ConnectOutcome.CONNECTED, ConnectOutcome.REFUSED
@@ -273,3 +275,49 @@ def test_a_store_that_answers_is_more_than_a_port_in_use(keys: Optional[int], ca
     diagnosis = diagnose(held(keys))
     assert named(diagnosis) == [(cause, "node:0")]
     assert "pid 7 (python)" in diagnosis.causes[0].summary
+
+
+def agents(nodes: int, *reaching: int) -> Reports:
+    """Workers of torchrun whose ephemeral ports are all dropped; these reach the agent's store of rank 0."""
+    rows = env(launched(nodes), range(nodes), **AGENT)
+    for node in range(nodes):
+        probes = tuple(item for item in rows[node].probes or () if item.port != MASTER_PORT)
+        listeners = tuple(item for item in rows[node].listeners or () if item.port != MASTER_PORT)
+        rows = change(rows, node, probes=probes, listeners=listeners)
+    rows = contacting(rows, [0, *reaching], contact(address(0), (address(0),), CONNECTED))
+    return drops(rows, lambda s, d, p: True)
+
+
+def test_torchruns_store_is_what_answers_on_master_port() -> None:
+    """No member can listen there, so the store that all of them reach proves that port open."""
+    (cause,) = diagnose(agents(4, 1, 2, 3)).causes
+    assert (cause.id, cause.subject) == ("sg-only-master-port", "cluster")
+    assert cause.evidence[0] == f"MASTER_PORT {MASTER_PORT}: torchrun's store answers 3 other members"
+    assert cause.summary.startswith(f"members reach the store on {MASTER_PORT} but not on ports 32768-60999")
+
+
+def test_a_store_that_one_member_does_not_reach_decides_nothing() -> None:
+    """Then that port is not proven open to all."""
+    assert named(diagnose(agents(4, 1, 2))) == []
+
+
+@pytest.mark.parametrize("on_a_port", [True, False])
+def test_who_may_have_been_kept_from_the_meeting_is_not_missing(on_a_port: bool) -> None:
+    """Only where the place to meet is not a member's own port is one who never came missing for certain."""
+    rows = tuple(
+        dataclasses.replace(
+            item,
+            members={key: value for key, value in item.members.items() if key != "i-3"},
+            probes=tuple(one for one in item.probes or () if one.destination != "i-3"),
+        )
+        for item in launched()[:3]
+    )
+    diagnosis = diagnose(rows, 4, met_on_a_port=on_a_port)
+    missing, unreachable = ("peer-missing", "node:3"), ("master-unreachable", "node:3")
+    if on_a_port:
+        assert (named(diagnosis), suspected(diagnosis)) == ([], [missing, unreachable])
+        assert diagnosis.verdict is Verdict.UNKNOWN
+        command = f"nc -zv -w 3 {address(0)} {MASTER_PORT}  # on a node that did not come"
+        assert diagnosis.next_command == command
+    else:
+        assert (named(diagnosis), suspected(diagnosis)) == ([missing], [])

@@ -27,6 +27,8 @@ INSIDE = (
 MEMBER = ("unshare", "--uts", "--mount", "--net")
 JOIN = ("nsenter", "--uts", "--mount", "--net", "--wd=.")
 ABOVE = "FULLMESH_TEST_ABOVE"
+TORCHRUN = "FULLMESH_TEST_TORCHRUN"
+"""A member's variable: options of the torchrun that is to start its probe."""
 GATEWAY = "10.77.255.1"
 
 
@@ -146,6 +148,9 @@ def starter(folder: Path, name: str) -> str:
 def become_probe(arguments: list[str]) -> None:
     """Be the probe, or its parent under the name of a launcher's process."""
     command = [sys.executable, "-m", "probe", *arguments]
+    options = os.environ.pop(TORCHRUN, "")
+    if options:
+        command[1:2] = ["-m", "torch.distributed.run", *options.split(), "-m"]
     shell = os.environ.pop(ABOVE, "")
     if shell:
         command = [shell, "-c", '"$@"; exit $?', "sh", *command]

@@ -2,25 +2,68 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import struct
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from cluster.ports import PortRange
 from probe import tcp_board
 from probe.board import Board, BoardContentError, BoardError, DirectoryBoard, registered
 from probe.members import Member
+from probe.mesh import Mesh
+from probe.relay import ASK, OPEN, Relay
+from probe.store_board import StoreBoard
 from probe.tcp_board import BoardServer, TcpBoard
 
 
-@pytest.fixture(params=["directory", "tcp"])
+def torchs_store() -> tuple[subprocess.Popen[bytes], int]:
+    """A process with torch's own TCPStore, as torchrun's agent serves it, and its port."""
+    code = (
+        "import sys, torch.distributed as d; s = d.TCPStore('127.0.0.1', 0, is_master=True, "
+        "wait_for_workers=False); print(s.port, flush=True); sys.stdin.read()"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    assert process.stdout is not None
+    return process, int(process.stdout.readline())
+
+
+@contextlib.contextmanager
+def carried() -> Iterator[tuple[int, int]]:
+    """A place whose own port nobody knows: (a closed port, that of a listener that hands on)."""
+    with socket.socket() as one, socket.socket() as two, socket.socket() as three:
+        for sock in (one, two, three):
+            sock.bind(("127.0.0.41", 0))
+        closed, carrier, service = (int(sock.getsockname()[1]) for sock in (one, two, three))
+    relay = Relay("127.0.0.41", service)
+    with (
+        BoardServer("127.0.0.41", service, relay),
+        Mesh("127.0.0.41", PortRange(42000, 43000), carrier, relay=relay),
+    ):
+        yield closed, carrier
+
+
+@pytest.fixture(params=["directory", "tcp", "carried", "torch"])
 def boards(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Board, Board]]:
     """Two members' view of one place, of each kind."""
     if request.param == "directory":
         yield DirectoryBoard(str(tmp_path / "x"), "a"), DirectoryBoard(str(tmp_path / "x"), "b")
+    elif request.param == "torch":
+        process, port = torchs_store()
+        yield StoreBoard("127.0.0.1", port, "x.0", "a"), StoreBoard("127.0.0.1", port, "x.0", "b")
+        process.communicate()
+    elif request.param == "carried":
+        with carried() as (closed, carrier):
+            one, two = (TcpBoard("127.0.0.41", closed, who, 20.0, (carrier,)) for who in "ab")
+            yield one, two
     else:
         with BoardServer("127.0.0.41", 0) as server:
             yield TcpBoard("127.0.0.41", server.port, "a"), TcpBoard("127.0.0.41", server.port, "b")
@@ -155,6 +198,34 @@ def test_a_folder_is_written_from_one_address_only() -> None:
         assert "'a' is written by 127.0.0." in str(refused["error"])
 
 
+def test_who_is_handed_on_writes_as_the_host_that_it_is() -> None:
+    """A listener that hands on is not taken for the writer, so that folders stay apart there, too."""
+    with carried() as (_, carrier):
+        address = ("127.0.0.41", carrier)
+        assert post_from("127.0.0.43", address, "a/mesh.json", b"1", ASK)["ok"] is True
+        assert post_from("127.0.0.43", address, "a/mesh.json", b"2", ASK)["ok"] is True
+        refused = post_from("127.0.0.42", address, "a/mesh.json", b"3", ASK)
+        assert "'a' is written by 127.0.0.43, not by 127.0.0.42" in str(refused["error"])
+
+
+def test_an_echo_is_not_taken_for_the_meeting_place() -> None:
+    """A listener that hands nobody on gives the question back, and that is no way."""
+    with Mesh("127.0.0.41", PortRange(42000, 43000), None) as mesh, socket.socket() as unused:
+        unused.bind(("127.0.0.41", 0))
+        port = unused.getsockname()[1]
+        board = TcpBoard("127.0.0.41", port, "a", 0.0, (mesh.listeners[0].port,))
+        with pytest.raises(BoardError, match=rf"cannot reach the meeting place tcp://127\.0\.0\.41:{port}"):
+            board.names()
+
+
+def test_what_is_no_store_of_torchs_cannot_be_used() -> None:
+    """An echo on that port is told as a place that cannot be used."""
+    with Mesh("127.0.0.41", PortRange(42000, 43000), None) as mesh:
+        board = StoreBoard("127.0.0.41", mesh.listeners[0].port, "x", "a")
+        with pytest.raises(BoardError, match="cannot use torchrun's store at 127"):
+            board.post("mesh.json", b"1")
+
+
 def test_all_objects_have_one_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Room is looked at before a body is read; empty objects need some too."""
     monkeypatch.setattr(tcp_board, "MAX_TOTAL_BYTES", 2000)
@@ -170,8 +241,13 @@ def test_all_objects_have_one_limit(monkeypatch: pytest.MonkeyPatch) -> None:
         assert client.names() == ("a/mesh.json", "a/o0", "a/o1")
 
 
-def post_from(source: str, server: tuple[str, int], name: str, body: bytes) -> dict[str, object]:
-    """What a client at another address is answered."""
+def post_from(
+    source: str, server: tuple[str, int], name: str, body: bytes, ask: bytes = b""
+) -> dict[str, object]:
+    """What a client at another address is answered. ask: for the way to the meeting place, first."""
     with socket.create_connection(server, timeout=5, source_address=(source, 0)) as sock:
+        if ask:
+            sock.sendall(ask)
+            assert tcp_board._exactly(sock, len(OPEN)) == OPEN
         tcp_board._send(sock, {"do": "post", "name": name}, body)
         return tcp_board._receive(sock)[0]
