@@ -28,8 +28,8 @@ class Expectation:
     rules_expected: whether the account's rules were to be read, so that "does anybody else get
         in" is a planned question.
     rules_problem: why they were not read.
-    met_on_a_port: members meet on a port of rank 0 and not every host is known, so that one who did not
-        come may have been kept from it; where they meet elsewhere, one who did not come is missing.
+    met_on_a_port: members meet on a port of rank 0 and not every host is known, so that where no other
+        host came they may all have been kept from it; where they meet elsewhere, they are missing.
     baselines: instance type -> its guaranteed bandwidth in Gbit/s, as far as EC2 told it.
     """
 

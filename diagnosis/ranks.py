@@ -16,13 +16,14 @@ def judge_ranks(case: Case) -> Opinion:
     """world-size-mismatch, duplicate-rank, peer-missing."""
     certain = total(Opinion(causes=tuple(judge(case))) for judge in (_world_size, _duplicate_ranks))
     absent = tuple(_absent(case))
-    if not absent or not case.expectation.met_on_a_port:
+    hosts = {member.address for member in case.roster.members}
+    if not absent or not case.expectation.met_on_a_port or len(hosts) > 1:
         return certain + Opinion(causes=absent)
     return certain + _kept_from_meeting(case, absent)
 
 
 def _kept_from_meeting(case: Case, absent: Sequence[Finding]) -> Opinion:
-    """From where the others meet, one who never came looks like one who cannot reach that place."""
+    """To the only host that came, others who never came look like others who cannot reach it."""
     first = next((member for member in case.members if member.rank == 0), case.members[0])
     fields = {"master_address": first.address, "master_port": case.expectation.master_port}
     unreachable = [

@@ -301,23 +301,32 @@ def test_a_store_that_one_member_does_not_reach_decides_nothing() -> None:
     assert named(diagnose(agents(4, 1, 2))) == []
 
 
-@pytest.mark.parametrize("on_a_port", [True, False])
-def test_who_may_have_been_kept_from_the_meeting_is_not_missing(on_a_port: bool) -> None:
-    """Only where the place to meet is not a member's own port is one who never came missing for certain."""
-    rows = tuple(
+def came(count: int) -> Reports:
+    """Of four, the first ones."""
+    return tuple(
         dataclasses.replace(
             item,
-            members={key: value for key, value in item.members.items() if key != "i-3"},
-            probes=tuple(one for one in item.probes or () if one.destination != "i-3"),
+            members={key: value for key, value in item.members.items() if int(key[2:]) < count},
+            probes=tuple(one for one in item.probes or () if int(one.destination[2:]) < count),
         )
-        for item in launched()[:3]
+        for item in launched()[:count]
     )
-    diagnosis = diagnose(rows, 4, met_on_a_port=on_a_port)
-    missing, unreachable = ("peer-missing", "node:3"), ("master-unreachable", "node:3")
-    if on_a_port:
-        assert (named(diagnosis), suspected(diagnosis)) == ([], [missing, unreachable])
-        assert diagnosis.verdict is Verdict.UNKNOWN
-        command = f"nc -zv -w 3 {address(0)} {MASTER_PORT}  # on a node that did not come"
-        assert diagnosis.next_command == command
-    else:
-        assert (named(diagnosis), suspected(diagnosis)) == ([missing], [])
+
+
+def test_who_may_have_been_kept_from_the_meeting_is_not_missing() -> None:
+    """Rank 0 is alone at its own port: that the others were never started is only one of two reasons."""
+    diagnosis = diagnose(came(1), 4, met_on_a_port=True)
+    ids = ("peer-missing", "master-unreachable")
+    expected = [(cause_id, f"node:{rank}") for rank in (1, 2, 3) for cause_id in ids]
+    assert (named(diagnosis), suspected(diagnosis)) == ([], expected)
+    assert diagnosis.verdict is Verdict.UNKNOWN
+    command = f"nc -zv -w 3 {address(0)} {MASTER_PORT}  # on a node that did not come"
+    assert diagnosis.next_command == command
+
+
+@pytest.mark.parametrize(("count", "on_a_port"), [(1, False), (3, True), (3, False)])
+def test_who_did_not_come_to_a_place_that_works_is_missing(count: int, on_a_port: bool) -> None:
+    """A place outside of the members, or one to which another host came."""
+    diagnosis = diagnose(came(count), 4, met_on_a_port=on_a_port)
+    assert suspected(diagnosis) == []
+    assert named(diagnosis) == [("peer-missing", f"node:{rank}") for rank in range(count, 4)]

@@ -42,7 +42,7 @@ def test_the_collective_is_proven_without_the_meeting_port(tmp_path: Path) -> No
 
 
 def test_who_cannot_reach_the_meeting_place_is_not_said_to_be_missing(tmp_path: Path) -> None:
-    """Nothing is open: rank 0 cannot tell that from a rank that was never started, and says so."""
+    """Nothing is open: rank 0, alone, cannot tell that from a rank that was never started, and says so."""
     ended = run_cluster(tmp_path, [[*CHECK[:-1], "9"]] * 2, environments=launched(2), rules=DROP_ALL)
     assert [item.status for item in ended] == [3, 3], [item.log for item in ended]
     answer = ended[0].answer
