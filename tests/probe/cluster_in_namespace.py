@@ -29,6 +29,8 @@ JOIN = ("nsenter", "--uts", "--mount", "--net", "--wd=.")
 ABOVE = "FULLMESH_TEST_ABOVE"
 TORCHRUN = "FULLMESH_TEST_TORCHRUN"
 """A member's variable: options of the torchrun that is to start its probe."""
+COMMAND = "FULLMESH_TEST_COMMAND"
+"""A member's variable: the shell command that it runs in place of a probe."""
 GATEWAY = "10.77.255.1"
 
 
@@ -151,6 +153,9 @@ def become_probe(arguments: list[str]) -> None:
     options = os.environ.pop(TORCHRUN, "")
     if options:
         command[1:2] = ["-m", "torch.distributed.run", *options.split(), "-m"]
+    typed = os.environ.pop(COMMAND, "")
+    if typed:
+        command = ["/bin/bash", "-c", typed]
     shell = os.environ.pop(ABOVE, "")
     if shell:
         command = [shell, "-c", '"$@"; exit $?', "sh", *command]
