@@ -65,10 +65,18 @@ async def _serve(port: int) -> None:
 
 
 def _front(app: Callable[[Scope, Receive, Send], Awaitable[None]]) -> Callable[..., Awaitable[None]]:
-    """Take requests in absolute form (as a proxy gets them), and the lab's own paths."""
+    """Take requests in absolute form (as a proxy gets them), and the lab's own paths; refuse browsers.
+
+    Functions run as the lab's owner and no credentials are asked for, so a page that the owner looks at
+    must not make one. A browser says where a request that may change something comes from (Origin:
+    RFC 6454, section 7); AWS's clients never do.
+    """
 
     async def front(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
+            if any(name.lower() == b"origin" for name, _ in scope["headers"]):
+                await _reply(send, 403, {"message": "the lab takes no request from a browser's page"})
+                return
             path = scope["path"]
             if path.startswith("http://"):
                 scope = {**scope, "path": urlsplit(path).path or "/"}
@@ -97,6 +105,10 @@ async def _answer_capacity(scope: Scope, receive: Receive, send: Send) -> None:
             status, answer = 400, {"message": f'expected {{"INSTANCE_TYPE": COUNT}}: {error}'}
     if status == 200:
         answer = dict(capacity.limits())
+    await _reply(send, status, answer)
+
+
+async def _reply(send: Send, status: int, answer: dict[str, object]) -> None:
     await send(
         {"type": "http.response.start", "status": status, "headers": [(b"content-type", b"application/json")]}
     )

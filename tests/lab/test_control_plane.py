@@ -43,6 +43,20 @@ def test_listens_on_one_loopback_port(plane: Plane) -> None:
     assert listening(plane.pid) == [f"0100007F:{port:04X}"]
 
 
+@pytest.mark.parametrize(
+    ("method", "path"), [("POST", "/2015-03-31/functions"), ("PUT", "/_fullmesh/capacity")]
+)
+def test_a_browsers_page_changes_nothing(plane: Plane, method: str, path: str) -> None:
+    """What a page sends on its own names its origin; it is refused before anything reads it."""
+    connection = http.client.HTTPConnection("127.0.0.1", int(plane.url.rpartition(":")[2]), timeout=10)
+    code = {"ImageUri": "x"}
+    body = json.dumps({"FunctionName": "page", "Role": "r", "Code": code, "PackageType": "Image"})
+    connection.request(method, path, body, {"Content-Type": "text/plain", "Origin": "http://evil.example"})
+    assert connection.getresponse().status == 403
+    connection.close()
+    assert plane.client("lambda").list_functions()["Functions"] == []
+
+
 def test_takes_the_absolute_form_of_a_request(plane: Plane) -> None:
     """A function on the host reaches a node's URL through the control plane as its proxy."""
     port = int(plane.url.rpartition(":")[2])
