@@ -90,6 +90,10 @@ def _init(news: int, caller: int, guard_pid: int, rootless: bool, options: LabOp
 
 
 def _reason(error: Exception, options: LabOptions) -> str:
+    if isinstance(error, (FileNotFoundError, PermissionError)) and error.filename in ("nft", "ip"):
+        return (
+            f"{error.filename} cannot be run ({error.strerror}); run: sudo apt-get install nftables iproute2"
+        )
     full = state.no_space(error, Path(options.state_dir)) if isinstance(error, OSError) else ""
     return full or str(error) or type(error).__name__
 
