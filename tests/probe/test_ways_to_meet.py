@@ -29,8 +29,14 @@ def test_the_famous_failure_is_named_where_only_master_port_is_open(tmp_path: Pa
 
 def test_the_collective_is_proven_without_the_meeting_port(tmp_path: Path) -> None:
     """Torch takes MASTER_PORT for its store; the members then meet on a port of the proven range."""
-    arguments = ["check", "--json", "--timeout-s", "60"]
-    ended = run_cluster(tmp_path, [arguments] * 2, environments=launched(2), rules=DROP_MEETING_PORT)
+    arguments = ["check", "--json", "--timeout-s", "200"]
+    ended = run_cluster(
+        tmp_path,
+        [arguments] * 2,
+        environments=launched(2),
+        rules=DROP_MEETING_PORT,
+        timeout_s=SLOW_TORCHRUN_S,
+    )
     assert [item.status for item in ended] == [0, 0], [item.log for item in ended]
     assert (causes(ended[0]), ended[0].answer["collective"]["outcome"]) == ([], "PASS")
 
