@@ -14,7 +14,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
-BENCHMARKS = ("demo_time", "faults", "nc_loop", "mesh_scale", "explain", "synth")
+BENCHMARKS = ("demo_time", "faults", "nc_loop", "mesh_scale", "rules_scale", "explain", "synth")
 PLACE = re.compile(r"(<!-- figures -->\n).*?(<!-- /figures -->)", re.DOTALL)
 
 
