@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from cluster.document_rules import ROUTE_TARGETS
 from cluster.snapshot import ClusterSnapshot
 from cluster.template_rules import ALLOW_ALL, name_of, permission
 
@@ -22,6 +23,8 @@ SAMPLES_PER_SUBNET = 2
 
 FIRST_MEMBER_OFFSET = 16
 """Well past the addresses that EC2 keeps in every subnet."""
+
+ROUTE_ENDS = ("DestinationCidrBlock", "DestinationIpv6CidrBlock", "DestinationPrefixListId")
 
 
 @dataclass(frozen=True)
@@ -180,7 +183,6 @@ class _Documents:
             }
 
     def _acls(self, subnets: list[str]) -> Iterator[Json]:
-        taken: set[str] = set()
         entries: dict[str, list[Json]] = {}
         for _, entry in _of_type(self._resources, "AWS::EC2::NetworkAclEntry"):
             entries.setdefault(name_of(entry.get("NetworkAclId")), []).append(
@@ -189,14 +191,19 @@ class _Documents:
                     "Protocol": str(entry["Protocol"]),
                     "RuleAction": entry["RuleAction"],
                     "Egress": str(entry.get("Egress", False)).lower() == "true",
-                    "CidrBlock": entry.get("CidrBlock") or "::/0",
-                    **({"PortRange": entry["PortRange"]} if "PortRange" in entry else {}),
+                    "PortRange": {
+                        key: int(port)
+                        for key, port in entry.get("PortRange", {}).items()
+                        if key in ("From", "To")
+                    },
+                    **{key: entry[key] for key in ("CidrBlock", "Ipv6CidrBlock") if key in entry},
                 }
             )
+        served: dict[str, list[str]] = {}
         for _, link in _of_type(self._resources, "AWS::EC2::SubnetNetworkAclAssociation"):
-            subnet, acl = name_of(link["SubnetId"]), name_of(link["NetworkAclId"])
-            taken.add(subnet)
-            yield _acl(acl, self._vpc_of(subnet), [subnet], entries.get(acl, []))
+            served.setdefault(name_of(link["NetworkAclId"]), []).append(name_of(link["SubnetId"]))
+        for acl, own in served.items():
+            yield _acl(acl, self._vpc_of(own[0]), own, entries.get(acl, []))
         everything = [
             {
                 "RuleNumber": 100,
@@ -208,7 +215,7 @@ class _Documents:
             for egress in (False, True)
         ]
         # Every other subnet has its VPC's default ACL, which allows all until somebody changes it.
-        left = [subnet for subnet in subnets if subnet not in taken]
+        left = [subnet for subnet in subnets if not any(subnet in own for own in served.values())]
         yield _acl("default", self._vpc_of(left[0]) if left else "", left, everything)
 
     def _route_tables(self, subnets: list[str]) -> Iterator[Json]:
@@ -221,14 +228,9 @@ class _Documents:
             routes = [{"DestinationCidrBlock": self._vpc_cidr(vpc), "GatewayId": "local", "State": "active"}]
             for _, route in _of_type(self._resources, "AWS::EC2::Route"):
                 if name_of(route.get("RouteTableId")) == table_of.get(subnet, "none"):
-                    target = name_of(route.get("GatewayId") or route.get("NatGatewayId"))
-                    routes.append(
-                        {
-                            "DestinationCidrBlock": route["DestinationCidrBlock"],
-                            "GatewayId": target,
-                            "State": "active",
-                        }
-                    )
+                    target = next((route[key] for key in ROUTE_TARGETS if key in route), None)
+                    ends = {key: name_of(route[key]) for key in ROUTE_ENDS if key in route}
+                    routes.append({**ends, "GatewayId": name_of(target), "State": "active"})
             yield {
                 "RouteTableId": f"{table_of.get(subnet, 'main')}-{subnet}",
                 "VpcId": vpc,
