@@ -2,7 +2,8 @@
 
 The template becomes the same documents that `aws ec2 describe-*` would print after the
 deploy, with logical ids in place of ids and a few instances to stand for the fleet, so
-that `cluster.flows` judges a template exactly as it judges an account.
+that `cluster.flows` judges a template exactly as it judges an account. What only the deploy
+knows is left out of the documents and stands in `unknowns`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 from cluster.document_rules import ROUTE_TARGETS
 from cluster.snapshot import ClusterSnapshot
 from cluster.template_rules import ALLOW_ALL, name_of, permission
+from stacks.template_unknowns import Unknown, deciding, known_part
 
 Json = dict[str, Any]
 
@@ -33,6 +35,8 @@ class TemplateModel:
 
     groups: logical ids (or ids) of the groups on the members' interfaces.
     members: ids of the instances that stand for the fleet in `snapshot`.
+    unknowns: what decides about the members and cannot be told; while there is any, what the model
+    lacks may still be there.
     """
 
     resources: dict[str, Json]
@@ -41,6 +45,7 @@ class TemplateModel:
     subnets: tuple[str, ...] = ()
     members: tuple[str, ...] = ()
     snapshot: ClusterSnapshot = field(default_factory=ClusterSnapshot)
+    unknowns: tuple[Unknown, ...] = ()
 
     def of_type(self, kind: str) -> Iterator[tuple[str, Json]]:
         """Logical id and properties of every resource of a type."""
@@ -52,11 +57,13 @@ def read_template(template: Json, *, outside_cidr: str) -> TemplateModel:
 
     outside_cidr: the range of subnets that the template only names (an existing VPC's).
     """
-    resources: dict[str, Json] = template.get("Resources", {})
+    resources, unknowns = known_part(template)
     fleets = []
+    launch_templates: list[str] = []
     for logical_id, group in _of_type(resources, "AWS::AutoScaling::AutoScalingGroup"):
         launch = group.get("LaunchTemplate", {})
         template_id = name_of(launch.get("LaunchTemplateId"))
+        launch_templates.append(template_id)
         data = resources.get(template_id, {}).get("Properties", {}).get("LaunchTemplateData", {})
         fleets.append((logical_id, group, data))
     groups: list[str] = []
@@ -77,6 +84,15 @@ def read_template(template: Json, *, outside_cidr: str) -> TemplateModel:
         subnets=tuple(subnets),
         members=tuple(members),
         snapshot=ClusterSnapshot.from_documents(documents.build(subnets)),
+        unknowns=tuple(
+            deciding(
+                unknowns,
+                template.get("Resources", {}),
+                launch_templates=launch_templates,
+                groups=groups,
+                subnets=subnets,
+            )
+        ),
     )
 
 
@@ -111,7 +127,7 @@ class _Documents:
 
     def add_members(self, subnets: list[str], groups: list[str]) -> list[str]:
         for position, subnet in enumerate(subnets):
-            network = ipaddress.ip_network(self._subnet_cidr(subnet))
+            network = ipaddress.ip_network(self._subnet_cidr(subnet), strict=False)
             for sample in range(SAMPLES_PER_SUBNET):
                 offset = min(FIRST_MEMBER_OFFSET, network.num_addresses // 2) + sample
                 if subnet not in self._resources:
