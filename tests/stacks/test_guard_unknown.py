@@ -70,7 +70,8 @@ DENY = {"RuleNumber": 50, "Protocol": 6, "RuleAction": "deny", "CidrBlock": "10.
 DEFAULT_ACL = {"Fn::GetAtt": ["NetworkVpcFAC8F4A5", "DefaultNetworkAcl"]}
 BESIDE = "AWS::EC2::SecurityGroupIngress"
 FLEET = "AWS::AutoScaling::AutoScalingGroup"
-SELF, LAUNCH = "MembersIn0To655358FA14591", "FleetTemplate21A07326"
+SELF, OUT = "MembersIn0To655358FA14591", "MembersOut0To655356D35EAA2"
+LAUNCH = "FleetTemplate21A07326"
 
 
 @pytest.mark.parametrize(
@@ -133,6 +134,37 @@ SELF, LAUNCH = "MembersIn0To655358FA14591", "FleetTemplate21A07326"
             "Properties/RouteTableId",
         ),
         (TWO, route(DestinationCidrBlock=PARAMETER), "New", "Properties/DestinationCidrBlock"),
+        (TWO, route(DestinationPrefixListId=PARAMETER), "New", "Properties/DestinationPrefixListId"),
+        (TWO, route(DestinationIpv6CidrBlock=PARAMETER), "New", "Properties/DestinationIpv6CidrBlock"),
+        (TWO, acl_of_both({**DENY, "RuleNumber": PARAMETER}), "Entry2", "Properties/RuleNumber"),
+        (TWO, acl_of_both({**DENY, "Protocol": PARAMETER}), "Entry2", "Properties/Protocol"),
+        (TWO, acl_of_both({**DENY, "RuleAction": PARAMETER}), "Entry2", "Properties/RuleAction"),
+        (TWO, acl_of_both({**DENY, "Egress": PARAMETER}), "Entry2", "Properties/Egress"),
+        (TWO, acl_of_both({**DENY, "Ipv6CidrBlock": PARAMETER}), "Entry2", "Properties/Ipv6CidrBlock"),
+        (
+            TWO,
+            acl_of_both({**DENY, "PortRange": {"From": PARAMETER, "To": 1}}),
+            "Entry2",
+            "Properties/PortRange/From",
+        ),
+        (
+            TWO,
+            add(
+                "AWS::EC2::SubnetNetworkAclAssociation",
+                SubnetId={"Ref": "NetworkMembers02D29B6B8"},
+                NetworkAclId="acl-1",
+            ),
+            "New",
+            "Properties/NetworkAclId",
+        ),
+        ("public", conditional("AWS::EC2::SecurityGroupEgress"), OUT, "Condition"),
+        ("public", put("AWS::EC2::SecurityGroupEgress", ToPort=PARAMETER), OUT, "Properties/ToPort"),
+        (
+            "public",
+            put("AWS::EC2::SecurityGroup", SecurityGroupEgress=PARAMETER),
+            "MemberGroup",
+            "Properties/SecurityGroupEgress",
+        ),
         ("public", loop, "Fn::ForEach::Rules", ""),
         ("public", macro, "", "Transform"),
     ],
