@@ -2,7 +2,7 @@
 
 A synth-time validation plugin: it proves on the template, with the same judgement that
 the nodes and the audit use, and checks the rules of AWS that CloudFormation would find
-out only after minutes, or never.
+out only after minutes, or never. What only the deploy knows is refused as what it is: not known.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from stacks.template_model import TemplateModel, mentions, read_template
 
 RULES = {
     "fleet-missing": "the cluster's template holds the auto scaling group whose members are judged",
+    "not-known": "what decides who reaches a member stands in the template itself",
     "mesh-impossible": "every member reaches every other one on every port that Gloo uses",
     "open-to-others": "nobody but members opens a connection to a member",
     "efa-self-rules": "with profile efa the group allows all protocols with itself, in and out",
@@ -43,8 +44,12 @@ def check(
     """Every fault of a template.
 
     is_cluster: it is the cluster's own, where no fleet is a fault: nothing would be proven.
+    While anything is not known, only that is told and what is surely open: what seems to be missing may
+    be there.
     """
     model = read_template(template, outside_cidr=outside_cidr or spec.vpc_cidr)
+    if model.unknowns and (is_cluster or model.fleets):
+        return [*_not_known(model), *_others(model, outside_cidr or spec.vpc_cidr)]
     faults = list(launch_faults(template, model, spec))
     if is_cluster and not model.fleets:
         faults.append(
@@ -64,6 +69,17 @@ def check(
             *_wait(model),
         ]
     return faults
+
+
+def _not_known(model: TemplateModel) -> Iterator[Fault]:
+    for unknown in model.unknowns:
+        yield Fault(
+            "not-known",
+            unknown.resource,
+            unknown.location,
+            f"cannot be told: {unknown.location}: {unknown.reason}",
+            "write the value itself into the template, without a condition; the rest is judged then",
+        )
 
 
 def _mesh(model: TemplateModel, spec: ClusterSpec) -> Iterator[Fault]:

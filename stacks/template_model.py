@@ -2,7 +2,8 @@
 
 The template becomes the same documents that `aws ec2 describe-*` would print after the
 deploy, with logical ids in place of ids and a few instances to stand for the fleet, so
-that `cluster.flows` judges a template exactly as it judges an account.
+that `cluster.flows` judges a template exactly as it judges an account. What only the deploy
+knows is left out of the documents and stands in `unknowns`.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from cluster.document_rules import ROUTE_TARGETS
 from cluster.snapshot import ClusterSnapshot
 from cluster.template_rules import ALLOW_ALL, name_of, permission
+from stacks.template_unknowns import Unknown, deciding, known_part
 
 Json = dict[str, Any]
 
@@ -23,6 +26,8 @@ SAMPLES_PER_SUBNET = 2
 FIRST_MEMBER_OFFSET = 16
 """Well past the addresses that EC2 keeps in every subnet."""
 
+ROUTE_ENDS = ("DestinationCidrBlock", "DestinationIpv6CidrBlock", "DestinationPrefixListId")
+
 
 @dataclass(frozen=True)
 class TemplateModel:
@@ -30,6 +35,8 @@ class TemplateModel:
 
     groups: logical ids (or ids) of the groups on the members' interfaces.
     members: ids of the instances that stand for the fleet in `snapshot`.
+    unknowns: what decides about the members and cannot be told; while there is any, what the model
+    lacks may still be there.
     """
 
     resources: dict[str, Json]
@@ -38,6 +45,7 @@ class TemplateModel:
     subnets: tuple[str, ...] = ()
     members: tuple[str, ...] = ()
     snapshot: ClusterSnapshot = field(default_factory=ClusterSnapshot)
+    unknowns: tuple[Unknown, ...] = ()
 
     def of_type(self, kind: str) -> Iterator[tuple[str, Json]]:
         """Logical id and properties of every resource of a type."""
@@ -49,11 +57,13 @@ def read_template(template: Json, *, outside_cidr: str) -> TemplateModel:
 
     outside_cidr: the range of subnets that the template only names (an existing VPC's).
     """
-    resources: dict[str, Json] = template.get("Resources", {})
+    resources, unknowns = known_part(template)
     fleets = []
+    launch_templates: list[str] = []
     for logical_id, group in _of_type(resources, "AWS::AutoScaling::AutoScalingGroup"):
         launch = group.get("LaunchTemplate", {})
         template_id = name_of(launch.get("LaunchTemplateId"))
+        launch_templates.append(template_id)
         data = resources.get(template_id, {}).get("Properties", {}).get("LaunchTemplateData", {})
         fleets.append((logical_id, group, data))
     groups: list[str] = []
@@ -74,6 +84,15 @@ def read_template(template: Json, *, outside_cidr: str) -> TemplateModel:
         subnets=tuple(subnets),
         members=tuple(members),
         snapshot=ClusterSnapshot.from_documents(documents.build(subnets)),
+        unknowns=tuple(
+            deciding(
+                unknowns,
+                template.get("Resources", {}),
+                launch_templates=launch_templates,
+                groups=groups,
+                subnets=subnets,
+            )
+        ),
     )
 
 
@@ -108,7 +127,7 @@ class _Documents:
 
     def add_members(self, subnets: list[str], groups: list[str]) -> list[str]:
         for position, subnet in enumerate(subnets):
-            network = ipaddress.ip_network(self._subnet_cidr(subnet))
+            network = ipaddress.ip_network(self._subnet_cidr(subnet), strict=False)
             for sample in range(SAMPLES_PER_SUBNET):
                 offset = min(FIRST_MEMBER_OFFSET, network.num_addresses // 2) + sample
                 if subnet not in self._resources:
@@ -180,7 +199,6 @@ class _Documents:
             }
 
     def _acls(self, subnets: list[str]) -> Iterator[Json]:
-        taken: set[str] = set()
         entries: dict[str, list[Json]] = {}
         for _, entry in _of_type(self._resources, "AWS::EC2::NetworkAclEntry"):
             entries.setdefault(name_of(entry.get("NetworkAclId")), []).append(
@@ -189,14 +207,19 @@ class _Documents:
                     "Protocol": str(entry["Protocol"]),
                     "RuleAction": entry["RuleAction"],
                     "Egress": str(entry.get("Egress", False)).lower() == "true",
-                    "CidrBlock": entry.get("CidrBlock") or "::/0",
-                    **({"PortRange": entry["PortRange"]} if "PortRange" in entry else {}),
+                    "PortRange": {
+                        key: int(port)
+                        for key, port in entry.get("PortRange", {}).items()
+                        if key in ("From", "To")
+                    },
+                    **{key: entry[key] for key in ("CidrBlock", "Ipv6CidrBlock") if key in entry},
                 }
             )
+        served: dict[str, list[str]] = {}
         for _, link in _of_type(self._resources, "AWS::EC2::SubnetNetworkAclAssociation"):
-            subnet, acl = name_of(link["SubnetId"]), name_of(link["NetworkAclId"])
-            taken.add(subnet)
-            yield _acl(acl, self._vpc_of(subnet), [subnet], entries.get(acl, []))
+            served.setdefault(name_of(link["NetworkAclId"]), []).append(name_of(link["SubnetId"]))
+        for acl, own in served.items():
+            yield _acl(acl, self._vpc_of(own[0]), own, entries.get(acl, []))
         everything = [
             {
                 "RuleNumber": 100,
@@ -208,7 +231,7 @@ class _Documents:
             for egress in (False, True)
         ]
         # Every other subnet has its VPC's default ACL, which allows all until somebody changes it.
-        left = [subnet for subnet in subnets if subnet not in taken]
+        left = [subnet for subnet in subnets if not any(subnet in own for own in served.values())]
         yield _acl("default", self._vpc_of(left[0]) if left else "", left, everything)
 
     def _route_tables(self, subnets: list[str]) -> Iterator[Json]:
@@ -221,14 +244,9 @@ class _Documents:
             routes = [{"DestinationCidrBlock": self._vpc_cidr(vpc), "GatewayId": "local", "State": "active"}]
             for _, route in _of_type(self._resources, "AWS::EC2::Route"):
                 if name_of(route.get("RouteTableId")) == table_of.get(subnet, "none"):
-                    target = name_of(route.get("GatewayId") or route.get("NatGatewayId"))
-                    routes.append(
-                        {
-                            "DestinationCidrBlock": route["DestinationCidrBlock"],
-                            "GatewayId": target,
-                            "State": "active",
-                        }
-                    )
+                    target = next((route[key] for key in ROUTE_TARGETS if key in route), None)
+                    ends = {key: name_of(route[key]) for key in ROUTE_ENDS if key in route}
+                    routes.append({**ends, "GatewayId": name_of(target), "State": "active"})
             yield {
                 "RouteTableId": f"{table_of.get(subnet, 'main')}-{subnet}",
                 "VpcId": vpc,

@@ -169,7 +169,6 @@ def one_way_efa(template: Json) -> None:
         ("public", admit(CidrIp="10.20.0.0/16"), "open-to-others"),
         ("public", admit(CidrIpv6="::/0"), "open-to-others"),
         ("public", admit(SourcePrefixListId="pl-1"), "open-to-others"),
-        ("public", admit(CidrIp={"Ref": "SomeParameter"}), "open-to-others"),
         ("public", admit(IpProtocol="icmp", FromPort=-1, ToPort=-1, CidrIp="10.20.0.0/16"), "open-to-others"),
         ("public", admit(IpProtocol="icmp", FromPort=3, ToPort=4, CidrIp="0.0.0.0/0"), "open-to-others"),
         ("public", admit_separately, "open-to-others"),
