@@ -124,9 +124,11 @@ def _inside(leash: Leash) -> NoReturn:
         for number in _ENDINGS:
             signal.signal(number, signal.SIG_DFL)  # an init is deaf to it
         syscalls.mount("fullmesh", leash.scratch, "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "mode=700")
-        status = subprocess.call(
-            leash.argv, cwd=leash.folder or leash.scratch, env={**os.environ, "TMPDIR": leash.scratch}
-        )
+        environment = {**os.environ, "TMPDIR": leash.scratch}
+        if Path("/").stat().st_uid != 0:
+            # In an ordinary user's namespace root's folders are nobody's; jsii takes no cache below them.
+            environment["JSII_RUNTIME_PACKAGE_CACHE"] = "disabled"
+        status = subprocess.call(leash.argv, cwd=leash.folder or leash.scratch, env=environment)
     except OSError as error:
         sys.stderr.write(f"{error}\n")
     finally:

@@ -18,7 +18,7 @@ print(json.dumps(sys.stdin.readline()), flush=True)
 sys.stdin.read()
 """
 CRASHES = "import sys; sys.exit('no such interface')"
-SILENT = "import sys; sys.stderr.write('still importing'); print(1, flush=True); sys.stdin.read()"
+SILENT = "import sys; print('still importing', file=sys.stderr); print(1, flush=True); sys.stdin.read()"
 CHATTY = "import sys; print('a line of a library'); print(7, flush=True); sys.stdin.read()"
 
 

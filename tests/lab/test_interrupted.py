@@ -282,6 +282,14 @@ with leash.command(sys.argv[3:], assembly=assembly, lives_with=int(sys.argv[2]))
 
 
 @pytest.mark.parametrize("who", IDENTITIES, ids=str)
+def test_an_app_of_the_cdk_runs_on_a_leash(who: Identity) -> None:
+    """jsii refuses a cache below folders of nobody's, which root's are in an ordinary user's namespace."""
+    python = who.command()[-1]
+    done = who.run("-c", CALLER, str(who.folder()), str(os.getpid()), python, "-c", "import aws_cdk")
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("who", IDENTITIES, ids=str)
 @pytest.mark.parametrize("way", ["by itself", "asked to", "caller killed", "other killed", "leash killed"])
 def test_what_is_on_a_leash_leaves_nothing(who: Identity, way: str) -> None:
     """A daemon, temporary files and the CDK's locks go with the command, however it ends."""

@@ -16,7 +16,7 @@ from tests.probe.aws_server import Answer, Asked, answering
 
 QUICK = RetryPolicy(total_s=5.0, timeout_s=2.0, base_s=0.01, cap_s=0.02)
 KEYS = Credentials(access_key_id="AKID", secret_access_key="hidden-secret", session_token="hidden-token")  # noqa: S106 - made up
-OK = Answer(body=b"row")
+OK = Answer(body=b"row", headers={"ETag": '"of-a-row"'})
 
 
 def error(status: int, code: str, message: str = "said the service") -> Answer:
@@ -139,7 +139,7 @@ def test_a_wrong_clock_is_corrected(monkeypatch: pytest.MonkeyPatch) -> None:
         )
         good = abs(signed - ahead) < timedelta(minutes=15)
         given = OK if good else error(403, "RequestTimeTooSkewed")
-        return Answer(status=given.status, body=given.body, headers=date)
+        return Answer(status=given.status, body=given.body, headers={**given.headers, **date})
 
     with answering(strict) as (url, asked):
         s3 = client(monkeypatch, url)
