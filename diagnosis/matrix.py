@@ -193,8 +193,10 @@ class ReachabilityMatrix:
             outcomes: Dict[str, Optional[ConnectOutcome]] = {
                 str(flow.port): self.probes[flow].outcome for flow in flows
             }
+            shared = self._shares_master(self.members[destination])  # another member answers there
             for listener in listeners(self.members[destination]):
-                if len(self.members) <= EVERY_LISTENER_UP_TO_NODES:
+                ours = not (shared and listener.kind is PortKind.MASTER)
+                if ours and len(self.members) <= EVERY_LISTENER_UP_TO_NODES:
                     outcomes.setdefault(str(listener.port), None)
             seen = [self.probes[flow].round_trip_s for flow in flows]
             trips = [trip for trip in seen if trip is not None]

@@ -80,7 +80,12 @@ def text(options: DemoOptions, result: DemoResult, keep: bool) -> str:
 
 def _indented(long_text: str) -> list[str]:
     return textwrap.wrap(
-        long_text, width=76, initial_indent="    ", subsequent_indent="    ", break_long_words=False
+        long_text,
+        width=76,
+        initial_indent="    ",
+        subsequent_indent="    ",
+        break_long_words=False,
+        break_on_hyphens=False,
     )
 
 
