@@ -18,10 +18,14 @@ _SUFFIX = ".json"
 
 
 def check_writable(path: str) -> None:
-    """
+    """A folder that is named as one (`rows/`) is made where only it is missing.
+
     Raises:
         DiscoverError: nothing can be written there; told before anything is probed.
     """
+    if path.endswith(os.sep):
+        with contextlib.suppress(OSError):  # what is the matter is told below
+            os.mkdir(path)
     folder = path if _is_folder(path) else os.path.dirname(path) or "."
     if not os.path.isdir(folder):
         raise DiscoverError(f"--row {path}: there is no folder {folder}; make it first")

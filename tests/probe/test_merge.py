@@ -157,10 +157,16 @@ def test_a_row_is_for_its_owner_alone(tmp_path: Path) -> None:
     assert [item.name for item in tmp_path.iterdir()] == ["own.json"]
 
 
+def test_the_folder_for_rows_is_made(tmp_path: Path) -> None:
+    """`--row rows/` works as the README has it, in a folder of its own."""
+    check_writable(f"{tmp_path}/rows/")
+    assert (tmp_path / "rows").is_dir()
+
+
 def test_a_place_for_the_row_is_looked_at_first(tmp_path: Path) -> None:
     """A folder that is missing is told before anything is probed."""
     with pytest.raises(DiscoverError, match="there is no folder /no/such"):
         check_writable("/no/such/row.json")
     with pytest.raises(DiscoverError, match="there is no folder"):
-        check_writable(f"{tmp_path}/rows/")
+        check_writable(f"{tmp_path}/no/rows/")
     check_writable(str(tmp_path))
