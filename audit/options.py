@@ -35,7 +35,7 @@ examples:
   fullmesh audit --snapshot DIR --tag Project=training --json
       a folder that was saved, or what aws ec2 describe-... printed as JSON
 
-  fullmesh audit --what-if 'revoke sg-0123 tcp 29500 from self'
+  fullmesh audit --what-if 'revoke sg-0123 tcp 0-65535 from self'
       would the mesh still be possible? See below for other changes
   fullmesh audit --tag Project=training --suggest pinned
       the rules that are needed and no more, as commands
